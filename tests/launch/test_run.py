@@ -12,6 +12,9 @@ import pytest
 import yaml
 
 from tests.launch.conftest import write_job
+from tests.launch.in_process import run_trainway
+from training.data.corpus import python_standard_library
+from training.prepare import prepare
 from trainway.launch.local import watch
 from trainway.launch.runs.run_directory import read_launch, record_submission, runs_below
 from trainway.launch.target.protocol import Phase, State
@@ -22,16 +25,15 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("corpus")
-    options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(out)]
-    subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+    prepare(python_standard_library(limit_bytes=400_000), str(out), vocabulary=512)
     return out
 
 
 def test_a_job_that_cannot_run_says_why_without_a_traceback(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     job_file = write_job(tmp_path, data={"train": absent}, checkpoint={"location": str(tmp_path / "ckpt")})
-    command = [sys.executable, "-m", "trainway.cli", "launch", str(job_file), f"--run={tmp_path / 'run'}"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    # One rank says it as two do.
+    ran = run_trainway("launch", str(job_file), f"--run={tmp_path / 'run'}", "--processes=1", directory=ROOT)
     assert ran.returncode != 0
     assert "Traceback" not in ran.stderr
     assert f"why: {tmp_path}/run/job.yaml: {absent}: there are no token shards here" in ran.stderr
@@ -41,17 +43,7 @@ def test_a_job_that_cannot_run_says_why_without_a_traceback(tmp_path: Path) -> N
 
 def launch(job_file: Path, run: Path, *options: str) -> dict[str, Any]:
     """Launches as a user does, and returns the run's last event."""
-    command = [
-        sys.executable,
-        "-m",
-        "trainway.cli",
-        "launch",
-        str(job_file),
-        "--target=local",
-        f"--run={run}",
-        *options,
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    ran = run_trainway("launch", str(job_file), "--target=local", f"--run={run}", *options, directory=ROOT)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     lines = (run / "metrics.jsonl").read_text().splitlines()
     last: dict[str, Any] = json.loads(lines[-1])
@@ -99,8 +91,8 @@ def test_processes_restart_here_only_if_the_job_file_says_so(
     section = {"command": ["torchrun", "once.py", str(tmp_path / "tried")], "code": "."}
     job = {"name": "once", "run": section} | ({"life_cycle": life_cycle} if life_cycle else {})
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
-    command = [sys.executable, "-m", "trainway.cli", "launch", str(tmp_path / "job.yaml"), "--processes=1"]
-    ran = subprocess.run([*command, f"--run={tmp_path / 'run'}"], capture_output=True, text=True, cwd=ROOT)
+    options = ("--processes=1", f"--run={tmp_path / 'run'}")
+    ran = run_trainway("launch", str(tmp_path / "job.yaml"), *options, directory=ROOT)
     assert (ran.returncode != 0) is fails, ran.stderr
 
 

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from botocore.stub import Stubber
 
 from emulator import Emulator, running
 from tests.launch.foreign import write_foreign_job
+from tests.launch.in_process import run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
@@ -59,20 +61,16 @@ def aws() -> Iterator[Emulator]:
         yield emulator
 
 
-def launched(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainway.cli", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=1800, check=False)
-
-
 @pytest.mark.usefixtures("aws")
 def test_the_program_has_the_secret_and_no_file_and_no_line_has(tmp_path: Path) -> None:
     job = write_foreign_job(tmp_path, command=["python", "-c", SAYS], secrets={"HF_TOKEN": "hugging-face"})
-    said = [launched(tmp_path, "launch", str(job), "--run=runs/first")]
+    trainway = partial(run_trainway, directory=tmp_path)
+    said = [trainway("launch", str(job), "--run=runs/first")]
     assert said[0].returncode == 0, said[0].stderr
     assert f"it is *** {hashlib.sha256(VALUE.encode()).hexdigest()[:8]}" in said[0].stdout
-    said += [launched(tmp_path, *words) for words in (("status",), ("logs", "runs/first"), ("explain", "runs/first"))]
+    said += [trainway(*words) for words in (("status",), ("logs", "runs/first"), ("explain", "runs/first"))]
     assert "it is ***" in said[2].stdout
-    said.append(launched(tmp_path, "launch", str(job), "--dry-run"))
+    said.append(trainway("launch", str(job), "--dry-run"))
     assert "--secret=HF_TOKEN=hugging-face" in said[-1].stdout
     written = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(written) > 5
@@ -92,7 +90,7 @@ def test_the_program_has_the_secret_and_no_file_and_no_line_has(tmp_path: Path) 
 )
 def test_a_secret_that_cannot_be_read_ends_the_run_with_a_sentence(secret: str, why: str, tmp_path: Path) -> None:
     job = write_foreign_job(tmp_path, command=["true"], secrets={"HF_TOKEN": secret})
-    done = launched(tmp_path, "launch", str(job), "--run=runs/bad")
+    done = run_trainway("launch", str(job), "--run=runs/bad", directory=tmp_path)
     assert done.returncode == NOT_FOUND and f"why: {why}" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +18,15 @@ import yaml
 
 from tests.launch.conftest import BUCKET, write_job
 from tests.launch.foreign import write_foreign_job
+from tests.launch.in_process import run_trainway
 from tests.launch.planted_faults import FAULTS
 from tests.launch.sagemaker.containers import ROOT, containers, missing
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.moto_server import moto_server
+from tests.representatives import with_representatives
+from training.data.corpus import python_standard_library
+from training.prepare import prepare
 from training.sagemaker.first_cause import first_cause
 from training.sagemaker.job_user import JOB_USER
 from trainway.launch.job_file.programs import load_program
@@ -42,8 +44,7 @@ BATCH = {"global": 8, "micro": 2}
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("corpus")
-    options = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(out)]
-    subprocess.run([sys.executable, "-m", "training.prepare", *options], check=True, cwd=ROOT)
+    prepare(python_standard_library(limit_bytes=400_000), str(out), vocabulary=512)
     # pytest's own directories are closed to other users. Those of a channel are not.
     out.chmod(0o755)
     return out
@@ -80,7 +81,8 @@ def loss_here(corpus: Path, directory: Path, processes: int) -> dict[str, Any]:
     directory.mkdir()
     job = write_job(directory, batch=BATCH, data=data(str(corpus)), checkpoint=checkpoint(str(directory / "ckpt")))
     options = [f"--run={directory / 'run'}", f"--processes={processes}"]
-    subprocess.run([sys.executable, "-m", "trainway.cli", "launch", str(job), *options], check=True, cwd=ROOT)
+    ran = run_trainway("launch", str(job), *options, directory=ROOT)
+    assert ran.returncode == 0, ran.stderr
     return last_event(directory / "run")
 
 
@@ -231,7 +233,7 @@ def test_the_first_cause_is_where_sagemaker_looks_for_it(
     assert in_bucket(s3[1], "fails")["attempts/1/failure"] == failure.encode()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", with_representatives(FAULTS, ["out of GPU memory"]))
 def test_a_host_that_cannot_succeed_says_why_where_sagemaker_looks(
     fault: str, tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
 ) -> None:
