@@ -3,9 +3,10 @@
 CPU seconds are user and system time of the process that runs a test and of its child processes. They depend little on
 what else the machine does, so two runs can be compared. Nothing fails because a file needs more.
 
-`make test` and `make test-all` write them to build/cpu-seconds.json. `python -m tests.durations` compares that file
-with tests/cpu_seconds.yaml and prints the files that need more than before. `python -m tests.durations --keep` keeps
-the figures of the suite that ran last. tests/selection.py reads them to order the files and to divide them into shards.
+`make test` and `make test-all` write them to build/cpu-seconds.json, and shard K/N to build/cpu-seconds-K-of-N.json.
+`python -m tests.durations` compares the figures of the suite that ran last with tests/cpu_seconds.yaml and prints the
+files that need more than before. `python -m tests.durations --keep` keeps the figures. For shards, the names of their
+files follow. tests/selection.py reads the kept figures to order the files and to divide them into shards.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,19 +112,21 @@ class Summary:
         for name, seconds in [*list(files.items())[:PRINTED], *list(tests.items())[:PRINTED]]:
             terminalreporter.line(f"{seconds:8.1f}  {name}")
         if suite := suite_of(config):
-            figures = {"suite": suite, "files": files, "tests": tests}
+            shard = config.getoption("--shard")
+            file = MEASURED.with_stem(f"{MEASURED.stem}-{shard.replace('/', '-of-')}") if shard else MEASURED
+            figures = {"suite": suite, "shard": shard, "files": files, "tests": tests}
             try:
-                MEASURED.parent.mkdir(exist_ok=True)
-                MEASURED.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
             except OSError as error:
                 terminalreporter.line(f"They are not kept: {error}")
             else:
-                terminalreporter.line(f"All of them are in {MEASURED.relative_to(ROOT)}.")
+                terminalreporter.line(f"All of them are in {file.relative_to(ROOT)}.")
 
 
 def suite_of(config: pytest.Config) -> str | None:
-    """Return the suite that a run is, `test` or `test-all`, and None for a part of a suite."""
-    options = ("--shard", "--changed", "keyword")
+    """Return the suite that a run is, or has a shard of, `test` or `test-all`, and None for another part of a suite."""
+    options = ("--changed", "keyword")
     named = config.args_source != pytest.Config.ArgsSource.TESTPATHS
     if named or any(config.getoption(name) for name in options):
         return None
@@ -154,16 +158,31 @@ def grown(now: Seconds, before: Seconds) -> list[str]:
     ]
 
 
+def suite_in(measured: Sequence[Mapping[str, Any]]) -> tuple[str, Seconds]:
+    """Return the suite of some measurements and its CPU seconds by file.
+
+    Raises ValueError unless they are one whole suite, or all shards of one suite.
+    """
+    suites, shards = {each["suite"] for each in measured}, sorted(str(each["shard"]) for each in measured)
+    number = len(measured)
+    if len(suites) > 1 or shards not in (["None"], sorted(f"{part}/{number}" for part in range(1, number + 1))):
+        raise ValueError(f"these are not all shards of one suite: {', '.join(shards)} of {', '.join(sorted(suites))}")
+    return suites.pop(), merged(each["files"] for each in measured)
+
+
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
 def main(arguments: list[str]) -> None:
     """Print what grew since the figures were kept, or keep those of the last `make test` or `make test-all`."""
-    if not MEASURED.exists():
-        sys.exit(f"{MEASURED.relative_to(ROOT)} is absent: run `make test` or `make test-all` first")
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
-    suite, files = measured["suite"], measured["files"]
+    named = [Path(each) for each in arguments if each != "--keep"] or [MEASURED]
+    if absent := [str(each) for each in named if not each.exists()]:
+        sys.exit(f"{', '.join(absent)}: no such file; run `make test` or `make test-all` first")
+    try:
+        suite, files = suite_in([json.loads(each.read_text(encoding="utf-8")) for each in named])
+    except ValueError as error:
+        sys.exit(f"{error}")
     if "--keep" not in arguments:
         print(*grown(files, kept().get(suite, {})) or ["no file grew"], sep="\n")
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durations import ROOT, Measurement, Summary, cpu_seconds, grown, kept, merged, suite_of
+from tests.durations import ROOT, Measurement, Summary, cpu_seconds, grown, kept, merged, suite_in, suite_of
 
 pytest_plugins = ["pytester"]
 
@@ -92,17 +92,33 @@ def test_the_collection_counts_for_no_file(pytester: pytest.Pytester) -> None:
         (("-m", "not exhaustive"), "test"),
         ((), "test-all"),
         (("-m", "exhaustive"), None),
-        (("--shard=1/2",), None),
+        (("--shard=1/2",), "test-all"),
         (("--changed=HEAD",), None),
         (("-k", "one"), None),
         (("tests/test_durations.py",), None),
     ],
 )
-def test_a_part_of_a_suite_is_not_kept(
+def test_a_part_of_a_suite_that_is_no_shard_is_not_kept(
     options: tuple[str, ...], suite: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert suite_of(pytester.parseconfig(*options)) == suite
+
+
+def shard(number: int, suite: str = "test-all") -> dict[str, object]:
+    return {"suite": suite, "shard": f"{number}/3", "files": {f"tests/test_{number}.py": float(number)}}
+
+
+def test_all_shards_are_a_suite() -> None:
+    files = {"tests/test_1.py": 1.0, "tests/test_2.py": 2.0, "tests/test_3.py": 3.0}
+    assert suite_in([shard(3), shard(1), shard(2)]) == ("test-all", files)
+    assert suite_in([{"suite": "test", "shard": None, "files": files}]) == ("test", files)
+
+
+@pytest.mark.parametrize("shards", [[shard(1), shard(2)], [shard(1)], [shard(1), shard(2), shard(3, "test")]])
+def test_some_shards_are_no_suite(shards: list[dict[str, object]]) -> None:
+    with pytest.raises(ValueError, match="not all shards of one suite: 1/3"):
+        suite_in(shards)
 
 
 def test_a_file_that_needs_more_than_before_is_named() -> None:
