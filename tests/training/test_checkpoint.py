@@ -6,13 +6,15 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.representatives import with_representatives
 from training import config
-from training.config.presets import PRESETS
+from training.config.presets import PRESETS, Shape
 from training.errors import UserError
 from training.hosts import location_files
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 IDENTITY: dict[str, Any] = {"model": {"layers": 4}, "seed": 0}
+# The time of a save depends on the number of tensors, and so on the number of layers.
+SMALL = replace(PRESETS["tiny"], layers=2, hidden=64, heads=2, key_value_heads=1, feed_forward=128)
+# For tests whose access to S3 other tests of this file also make.
+IN_S3_AT_NIGHT = pytest.mark.parametrize("location", with_representatives(("disk", "s3"), ("disk",)), indirect=True)
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -38,6 +44,7 @@ def trained(
     seed: int,
     steps: int,
     settings: config.Optimizer = config.Optimizer(),  # noqa: B008
+    shape: Shape = SMALL,
 ) -> tuple[Decoder, torch.optim.Optimizer]:
     import torch
     from torch.distributed.device_mesh import init_device_mesh
@@ -46,12 +53,12 @@ def trained(
     from training.optim.optimizer import make_optimizer
     from training.parallel.fsdp import shard
 
-    model = Decoder(PRESETS["tiny"], 300)
+    model = Decoder(shape, 300)
     initialize(model, seed)
     shard(model, init_device_mesh("cpu", (1,)), "fp32")
     optimizer = make_optimizer(model, settings)
     for _ in range(steps):
-        model(torch.arange(16).reshape(1, 16), rotary_cache(PRESETS["tiny"], 16)).square().mean().backward()
+        model(torch.arange(16).reshape(1, 16), rotary_cache(shape, 16)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return model, optimizer
@@ -121,6 +128,7 @@ def test_nothing_is_found_where_nothing_is(location: str) -> None:
     assert checkpoint.newest(location) is None
 
 
+@IN_S3_AT_NIGHT
 def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: str) -> None:
     from training import checkpoint
     from training.checkpoint import Progress
@@ -133,6 +141,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: st
         checkpoint.load(location, 1, *state, IDENTITY | {"seed": 7})
 
 
+@IN_S3_AT_NIGHT
 def test_what_is_to_be_kept_for_good_is_kept(location: str) -> None:
     from training import checkpoint
     from training.checkpoint import Progress
@@ -337,6 +346,7 @@ def test_a_save_waits_for_the_one_before_it_and_says_how_long_training_stood_sti
     )
 
 
+@IN_S3_AT_NIGHT
 def test_a_damaged_checkpoint_takes_no_place_among_those_that_are_kept(location: str) -> None:
     from training import checkpoint
     from training.checkpoint import COMMIT, Progress

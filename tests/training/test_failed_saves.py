@@ -18,6 +18,7 @@ import pytest
 from tests.training.faulty_s3 import Faults, Kind, faulty_proxy
 from tests.training.test_checkpoint import IDENTITY, save, saver_of, trained
 from tests.training.test_resume import wait_for
+from training.config.presets import PRESETS
 from training.errors import StorageDenied, StorageFailed, StorageFull
 from training.hosts import location_files
 
@@ -54,7 +55,7 @@ def test_a_full_disk_is_named_with_the_bytes_that_are_needed_and_free(
     from training import checkpoint
     from training.checkpoint import Progress, plans
 
-    state = trained(seed=0, steps=1)
+    state = trained(seed=0, steps=1, shape=PRESETS["tiny"])
     location = str(small_disk / "checkpoints")
     save(location, state, Progress(1, 8, 2.0))
     free = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
