@@ -1,27 +1,35 @@
-"""Every example, synthesized once."""
+"""The examples, each synthesized when a test reads it. `make test` tries one platform of each orchestrator."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.synthesis import EXAMPLES, Template, assembly_in, templates_of
+from tests.representatives import PLATFORMS
+from tests.stacks.by_example import FILES, ByExample, Synthesized
+from tests.synthesis import assembly_in, templates_of
 
 
 @pytest.fixture(scope="session")
-def assemblies() -> dict[str, Path]:
+def assemblies() -> Mapping[str, Path]:
     """Return the directories of the cloud assemblies by example."""
-    return {file.stem: assembly_in(file) for file in EXAMPLES}
+    return ByExample(assembly_in)
 
 
 @pytest.fixture(scope="session")
-def synthesized() -> dict[str, dict[str, Template]]:
-    """Templates by example (`eks-p5`, …) and role (`network`, …)."""
-    return {file.stem: templates_of(file) for file in EXAMPLES}
+def synthesized() -> Synthesized:
+    """Return templates by example (`eks-p5`, …) and role (`network`, …)."""
+    return ByExample(templates_of)
 
 
-@pytest.fixture(params=EXAMPLES, ids=lambda file: file.stem)
+@pytest.fixture(
+    params=[
+        pytest.param(file, id=name, marks=() if name in PLATFORMS else pytest.mark.exhaustive)
+        for name, file in FILES.items()
+    ]
+)
 def example(request: pytest.FixtureRequest) -> Path:
     """Each example in turn."""
     return Path(request.param)

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.representatives import representatives_and_every
+from tests.stacks.by_example import FILES, Synthesized
 from tests.synthesis import ROOT, Template, resources
 
 # checkov's dependencies conflict with ours: it has a virtual environment of its own.
@@ -23,7 +25,6 @@ CHECKOV = ROOT / ".checkov" / "bin" / "checkov"
 ACCEPTED = yaml.safe_load(Path(__file__).with_name("accepted_findings.yaml").read_text(encoding="utf-8"))
 MOST_FAILED_PER_RESOURCE = 0.05
 
-Synthesized = dict[str, dict[str, Template]]
 Finding = tuple[str, str]
 
 
@@ -61,6 +62,12 @@ def accepted() -> list[Finding]:
 def all_templates(synthesized: Synthesized) -> Iterator[Template]:
     for by_role in synthesized.values():
         yield from by_role.values()
+
+
+@pytest.fixture(params=representatives_and_every(FILES))
+def read(request: pytest.FixtureRequest, synthesized: Synthesized) -> list[Template]:
+    """Return the templates of one platform of each orchestrator, or of all examples."""
+    return [template for name in request.param for template in synthesized[name].values()]
 
 
 @pytest.mark.exhaustive
@@ -111,9 +118,9 @@ def key_of(template: Template, reference: Any) -> dict[str, Any]:
     return key
 
 
-def test_cloudwatch_logs_may_use_the_key_of_every_log_group_and_for_nothing_else(synthesized: Synthesized) -> None:
+def test_cloudwatch_logs_may_use_the_key_of_every_log_group_and_for_nothing_else(read: list[Template]) -> None:
     encrypted = 0
-    for template in all_templates(synthesized):
+    for template in read:
         for group in resources(template, "AWS::Logs::LogGroup").values():
             (may,) = statements_for(key_of(template, group["KmsKeyId"])["KeyPolicy"], "logs.")
             assert {"kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"} <= set(may["Action"])
@@ -122,10 +129,10 @@ def test_cloudwatch_logs_may_use_the_key_of_every_log_group_and_for_nothing_else
     assert encrypted
 
 
-def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(synthesized: Synthesized) -> None:
+def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(read: list[Template]) -> None:
     written: list[Any] = []
     encrypted: list[Any] = []
-    for template in all_templates(synthesized):
+    for template in read:
         groups = resources(template, "AWS::Logs::LogGroup")
         for policy in resources(template, "AWS::IAM::Policy").values():
             statements = policy["PolicyDocument"]["Statement"]
@@ -141,8 +148,8 @@ def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(synth
     assert len(written) == len(encrypted) > 0
 
 
-def test_log_groups_of_a_stack_share_one_key(synthesized: Synthesized) -> None:
-    for template in all_templates(synthesized):
+def test_log_groups_of_a_stack_share_one_key(read: list[Template]) -> None:
+    for template in read:
         groups = resources(template, "AWS::Logs::LogGroup").values()
         assert len({json.dumps(group["KmsKeyId"]) for group in groups}) == min(1, len(groups))
 
@@ -158,8 +165,8 @@ def test_alarms_may_publish_to_the_topic_and_use_its_key(example: Path, synthesi
     assert {"ArnLike", "StringEquals"} == set(publish["Condition"]) == set(use["Condition"])
 
 
-def test_no_key_that_goes_with_its_stack_encrypts_what_stays(synthesized: Synthesized) -> None:
-    for template in all_templates(synthesized):
+def test_no_key_that_goes_with_its_stack_encrypts_what_stays(read: list[Template]) -> None:
+    for template in read:
         going = {
             name
             for name, resource in template["Resources"].items()

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ import yaml
 
 from delivery.supply_variables import supply_variables
 from tests.people import ADMIN
+from tests.representatives import PLATFORMS, with_representatives
+from tests.stacks.by_example import FILES, Synthesized
 from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, resources, templates_of
 from trainway.spec.derived.subnets import BUILDS_AT_ONCE
 from trainway.spec.loader import load_platform
@@ -28,7 +29,11 @@ ANSWERED_BY = {
     "ecr": {"ecr.api", "ecr.dkr", "s3"},
     "sagemaker": {"sagemaker.api"},
 }
-# The orchestrators, each with as little as can be, and one with what else speaks to a service of its own.
+ACCOUNTING = {
+    "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",
+    "secret": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
+}
+# The orchestrators, each with as little as can be, and with what else speaks to a service of its own.
 KINDS: dict[str, dict[str, Any]] = {
     "eks": {"orchestrator": "eks"},
     "eks-observed": {"orchestrator": "eks", "kubernetes": {"observability": True, "admins": [ADMIN]}},
@@ -39,14 +44,20 @@ KINDS: dict[str, dict[str, Any]] = {
     "hyperpod-slurm-observed": {"orchestrator": "hyperpod-slurm", "slurm": {"observability": True}},
     "hyperpod-slurm-accounted": {
         "orchestrator": "hyperpod-slurm",
-        "slurm": {
-            "accounting_database": {
-                "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",
-                "secret": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
-            }
-        },
+        "slurm": {"accounting_database": ACCOUNTING},
+    },
+    "hyperpod-eks-with-all": {
+        "orchestrator": "hyperpod-eks",
+        "hyperpod": {"observability": True, "training_operator": True},
+    },
+    "hyperpod-slurm-with-all": {
+        "orchestrator": "hyperpod-slurm",
+        "slurm": {"observability": True, "accounting_database": ACCOUNTING},
     },
 }
+# Each speaks to all services that the others of its orchestrator do. The second is the example itself.
+REPRESENTATIVES = ("eks-observed", "hyperpod-eks", "hyperpod-eks-with-all", "hyperpod-slurm-with-all")
+OBSERVED_SLURM = ("hyperpod-slurm-observed", "hyperpod-slurm-with-all")
 # Needed without any permission: the build agent's own, and what `aws sts get-caller-identity` asks, which none needs.
 WITHOUT_PERMISSION = {"codebuild", "sts"}
 WAYS_OUT = {
@@ -63,7 +74,7 @@ WAYS_OUT = {
 }
 
 
-@pytest.fixture(params=KINDS, scope="module")
+@pytest.fixture(params=with_representatives(KINDS, REPRESENTATIVES), scope="module")
 def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
     """The example's templates, of each kind in turn."""
     directory = tmp_path_factory.mktemp(request.param)
@@ -172,7 +183,7 @@ def test_the_deploy_says_how_to_bring_in_what_it_cannot_fetch(
     packages = {name: supplied[name] for name in ("CONTAINERS", "EXPORTERS", "COLLECTOR") if name in supplied}
     kind = request.node.callspec.params["closed"]
     expected = {"CONTAINERS": "wanted", "EXPORTERS": "true"} if "slurm" in kind else {}
-    assert packages == expected | ({"COLLECTOR": "true"} if kind == "hyperpod-slurm-observed" else {})
+    assert packages == expected | ({"COLLECTOR": "true"} if kind in OBSERVED_SLURM else {})
     repositories = {r["RepositoryName"] for r in resources(closed["registry"], "AWS::ECR::Repository").values()}
     assert "vault/mirror/training-base" in repositories
 
@@ -208,11 +219,9 @@ def managed_policies() -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize("example", [file for file in EXAMPLES if file != CLOSED], ids=lambda file: Path(file).stem)
-def test_a_network_with_a_way_out_builds_outside_what_calls_no_cluster(
-    example: Path, synthesized: dict[str, dict[str, Template]]
-) -> None:
-    for template in synthesized[example.stem].values():
+@pytest.mark.parametrize("example", with_representatives(sorted(set(FILES) - {CLOSED.stem}), PLATFORMS))
+def test_a_network_with_a_way_out_builds_outside_what_calls_no_cluster(example: str, synthesized: Synthesized) -> None:
+    for template in synthesized[example].values():
         for project in resources(template, "AWS::CodeBuild::Project").values():
             told = {each["Name"] for each in project["Environment"]["EnvironmentVariables"]}
             assert ("VpcConfig" in project) == ("CLUSTER_NAME" in told)

@@ -10,14 +10,13 @@ import pytest
 import yaml
 
 from tests.hand_offs import hand_off_in, parameter_in
+from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT, Template, all_resources, resources
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
-
-Synthesized = dict[str, dict[str, Template]]
 
 
 def test_p5_node_group_has_an_efa_device_on_each_of_32_cards(synthesized: Synthesized) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.people import ADMIN
+from tests.stacks.by_example import ByExample
 from tests.synthesis import EXAMPLES, ROOT, assembly_in, stack_dependencies, templates_of
 from trainway.spec.derived import creation
 from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
@@ -108,18 +109,18 @@ def _named(value: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def deployments() -> dict[str, Deployment]:
+def deployments() -> Mapping[str, Deployment]:
     """Every example's, by its name."""
-    return {file.stem: Deployment(file) for file in EXAMPLES}
+    return ByExample(Deployment)
 
 
-def test_every_step_is_a_thing_that_is_made(example: Path, deployments: dict[str, Deployment]) -> None:
+def test_every_step_is_a_thing_that_is_made(example: Path, deployments: Mapping[str, Deployment]) -> None:
     """But for the checks that HyperPod's nodes go through after they are made."""
     steps = {step.name for step in creation_steps(load_platform(example), load_catalogue())}
     assert steps - {creation.DEEP_HEALTH_CHECKS} == set(deployments[example.stem].step_of.values())
 
 
-def test_nothing_is_made_before_what_it_needs(example: Path, deployments: dict[str, Deployment]) -> None:
+def test_nothing_is_made_before_what_it_needs(example: Path, deployments: Mapping[str, Deployment]) -> None:
     deployment = deployments[example.stem]
 
     @cache
@@ -145,7 +146,7 @@ def takes(deployment: Deployment, lasts: Mapping[str, int], late: Mapping[Node, 
     return max(done(node) for node in deployment.nodes())
 
 
-def test_a_deploy_takes_no_longer_than_what_it_needs(example: Path, deployments: dict[str, Deployment]) -> None:
+def test_a_deploy_takes_no_longer_than_what_it_needs(example: Path, deployments: Mapping[str, Deployment]) -> None:
     """No edge of the templates, within a stack or between stacks, makes the longest way longer."""
     deployment = deployments[example.stem]
     steps = creation_steps(load_platform(example), load_catalogue())
@@ -165,7 +166,7 @@ def test_a_platform_without_charts_copies_none(tmp_path: Path) -> None:
     assert creation.MIRROR not in steps
 
 
-def test_an_edge_that_nothing_needs_is_found(deployments: dict[str, Deployment]) -> None:
+def test_an_edge_that_nothing_needs_is_found(deployments: Mapping[str, Deployment]) -> None:
     deployment = deployments["hyperpod-eks-p5"]
     lasts = {name: duration.minutes for name, duration in creation.durations().items()}
     (hyperpod,) = [node for node, step in deployment.step_of.items() if step == creation.HYPERPOD]

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from tests.golden import digests_of, read_digests
 from tests.representatives import PLATFORMS
-from tests.synthesis import EXAMPLES, ROOT, Template, golden_file, golden_text, make_app
-
-Synthesized = dict[str, dict[str, Template]]
+from tests.stacks.by_example import Synthesized
+from tests.synthesis import EXAMPLES, ROOT, golden_file, golden_text, make_app
 
 
 def test_templates_are_the_reviewed_ones(example: Path, synthesized: Synthesized) -> None:

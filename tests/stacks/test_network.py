@@ -7,6 +7,7 @@ import json
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from tests.stacks.by_example import Synthesized
 from tests.synthesis import Template, all_resources, resources, templates_of
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
@@ -14,7 +15,6 @@ from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
 ROUTES = "AWS::EC2::SubnetRouteTableAssociation"
-Synthesized = dict[str, dict[str, Template]]
 
 
 def test_every_group_of_a_node_lets_everything_in_from_itself_and_out_to_itself(

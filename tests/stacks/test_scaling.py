@@ -11,10 +11,10 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
+from tests.stacks.by_example import Synthesized
 from tests.synthesis import Template, resources
 
 TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
-Synthesized = dict[str, dict[str, Template]]
 
 
 def node_groups(template: Template) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT
 from trainway.spec.derived.creation import AUTOSCALING, CHARTS, SCRIPTS, durations
 from trainway.spec.derived.stage_times import stage_times
@@ -37,7 +38,7 @@ def projects(templates: dict[str, dict[str, Any]]) -> dict[str, tuple[int, int]]
     return found
 
 
-def test_the_page_has_the_limits_of_the_stages(synthesized: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_the_page_has_the_limits_of_the_stages(synthesized: Synthesized) -> None:
     rows = re.findall(r"^\| (base|image|mirror|cluster) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
     steps = {"base": "training image", "image": "training image on its base", "cluster": "charts"}
     deployed = projects(synthesized["eks-p5"])

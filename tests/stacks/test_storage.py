@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.synthesis import Template, resources
+from tests.stacks.by_example import Synthesized
+from tests.synthesis import resources
 from trainway.spec.loader import load_platform
-
-Synthesized = dict[str, dict[str, Template]]
 
 
 def test_lustre_ports_are_open_between_servers_and_clients_in_every_direction(

@@ -11,6 +11,8 @@ import yaml
 
 from tests.hand_offs import hand_off_in
 from tests.people import with_people
+from tests.representatives import representatives_and_every
+from tests.stacks.by_example import FILES, Synthesized
 from tests.synthesis import Template, assembly_in, make_app, resources, templates_of
 
 GROUPS = [
@@ -20,7 +22,10 @@ GROUPS = [
 PLATFORM: dict[str, Any] = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "node_groups": GROUPS}
 
 
-@pytest.fixture(scope="module", params=["eks", "hyperpod-eks", "hyperpod-slurm"])
+# Both clusters on Kubernetes have the role from the same code.
+@pytest.fixture(
+    scope="module", params=["eks", pytest.param("hyperpod-eks", marks=pytest.mark.exhaustive), "hyperpod-slurm"]
+)
 def platform_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp(request.param) / "platform.yaml"
     file.write_text(
@@ -47,8 +52,9 @@ def role_of_jobs(template: Template) -> dict[str, Any]:
     return {name: role for name, role in roles.items() if "training jobs" in role.get("Description", "")}
 
 
-def test_no_platform_has_the_role_unasked(synthesized: dict[str, dict[str, Template]]) -> None:
-    for by_role in synthesized.values():
+@pytest.mark.parametrize("examples", representatives_and_every(FILES))
+def test_no_platform_has_the_role_unasked(examples: tuple[str, ...], synthesized: Synthesized) -> None:
+    for by_role in (synthesized[name] for name in examples):
         assert not any(role_of_jobs(template) for template in by_role.values())
         assert "training_jobs" not in json.dumps(resources(by_role["cluster"], "AWS::SSM::Parameter"))
 
