@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.synthesis import ROOT, all_resources, make_app, resources, templates, templates_of
+from tests.synthesis import ROOT, Template, all_resources, make_app, resources, templates, templates_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -59,37 +59,54 @@ def test_the_interfaces_are_the_catalogues_layout(launched: dict[str, dict[str, 
 RESERVED = "cr-0123456789abcdef0"
 
 
+WAYS: dict[str, Any] = {
+    "on-demand": "on-demand",
+    "spot": "spot",
+    "reservation": {"reservation": RESERVED},
+    "capacity-block": {"capacity_block": RESERVED},
+}
+
+
+@pytest.fixture(scope="module")
+def bought(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """Return the stacks of a platform with a node group for each way of buying."""
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
+    platform["node_groups"] = [
+        {"name": name, "instance_type": "p5.48xlarge", "count": 2, "capacity": capacity}
+        for name, capacity in WAYS.items()
+    ]
+    platform["teams"] = []
+    file = tmp_path_factory.mktemp("bought") / "platform.yaml"
+    file.write_text(yaml.safe_dump(platform))
+    return templates_of(file)
+
+
 @pytest.mark.parametrize(
-    ("capacity", "capacity_type", "template"),
+    ("name", "capacity_type", "template"),
     [
         ("on-demand", "ON_DEMAND", {"Placement"}),
         # EKS asks for Spot itself, and refuses a template that does.
         ("spot", "SPOT", {"Placement"}),
-        ({"reservation": RESERVED}, "ON_DEMAND", {"CapacityReservationSpecification"}),
+        ("reservation", "ON_DEMAND", {"CapacityReservationSpecification"}),
         (
-            {"capacity_block": RESERVED},
+            "capacity-block",
             "CAPACITY_BLOCK",
             {"CapacityReservationSpecification", "InstanceMarketOptions", "InstanceType"},
         ),
     ],
-    ids=["on-demand", "spot", "reservation", "capacity-block"],
+    ids=WAYS,
 )
 def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
-    tmp_path: Path, capacity: Any, capacity_type: str, template: set[str]
+    bought: dict[str, Template], name: str, capacity_type: str, template: set[str]
 ) -> None:
     """https://docs.aws.amazon.com/eks/latest/userguide/capacity-blocks-mng.html (read 2026-11-21)"""
-    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
-    platform["node_groups"] = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2, "capacity": capacity}]
-    platform["teams"] = []
-    file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(platform))
-    stacks = templates_of(file)
-    cluster = stacks["cluster"]
-    data = next(
-        each["LaunchTemplateData"]
-        for name, each in resources(cluster, "AWS::EC2::LaunchTemplate").items()
-        if name.startswith("Train")
-    )
+    cluster = bought["cluster"]
+    (nodes,) = [
+        each
+        for each in resources(cluster, "AWS::EKS::Nodegroup").values()
+        if each["Labels"]["trainway.dev/nodes"] == name
+    ]
+    data = resources(cluster, "AWS::EC2::LaunchTemplate")[nodes["LaunchTemplate"]["Id"]["Ref"]]["LaunchTemplateData"]
     said = {"CapacityReservationSpecification", "InstanceMarketOptions", "InstanceType", "Placement"} & set(data)
     assert said == template
     if "InstanceMarketOptions" in said:
@@ -99,12 +116,11 @@ def test_each_way_of_buying_says_what_ec2_wants_and_no_more(
         target = {"CapacityReservationTarget": {"CapacityReservationId": RESERVED}}
         assert data["CapacityReservationSpecification"] == target
     if "Placement" in said:
-        (group,) = resources(cluster, "AWS::EC2::PlacementGroup").values()
+        group = resources(cluster, "AWS::EC2::PlacementGroup")[data["Placement"]["GroupName"]["Ref"]]
         assert group["Strategy"] == "cluster"
-    (nodes,) = [n for name, n in resources(cluster, "AWS::EKS::Nodegroup").items() if name.startswith("Train")]
     assert nodes["CapacityType"] == capacity_type
     # Where capacity is reserved, a new node has room only when an old one is gone.
-    strategy = "DEFAULT" if isinstance(capacity, str) else "MINIMAL"
+    strategy = "DEFAULT" if isinstance(WAYS[name], str) else "MINIMAL"
     assert nodes["UpdateConfig"] == {"MaxUnavailable": 1, "UpdateStrategy": strategy}
     # EKS refuses a type that stands in both places, or in none.
     assert ("InstanceTypes" in nodes) != ("InstanceType" in data)
@@ -146,14 +162,24 @@ def test_hyperpod_takes_an_image_of_ones_own(tmp_path: Path) -> None:
     assert images == {"controller": None, "login": None, "train": "ami-0123456789abcdef0"}
 
 
-@pytest.mark.parametrize(("cidr", "services"), [("10.0.0.0/16", "172.20.0.0/16"), ("172.20.0.0/16", "10.100.0.0/16")])
-def test_services_have_a_range_that_the_vpc_does_not(tmp_path: Path, cidr: str, services: str) -> None:
-    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"network": {"cidr": cidr}}
-    file = tmp_path / "platform.yaml"
+@pytest.fixture(scope="module")
+def other_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """Return the stacks of a network with the usual range of services, whose nodes pull one layer after the other."""
+    platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text())
+    platform["network"] = {"cidr": "172.20.0.0/16"}
+    platform["kubernetes"]["parallel_image_pull"] = False
+    file = tmp_path_factory.mktemp("other-settings") / "platform.yaml"
     file.write_text(yaml.safe_dump(platform))
-    stack = templates_of(file)["control-plane"]
-    (control_plane,) = resources(stack, "AWS::EKS::Cluster").values()
-    assert control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"] == services
+    return templates_of(file)
+
+
+def test_services_have_a_range_that_the_vpc_does_not(other_settings: dict[str, Template]) -> None:
+    ranges = {}
+    for stacks in (templates_of(ROOT / "examples/eks-p5.yaml"), other_settings):
+        (vpc,) = resources(stacks["network"], "AWS::EC2::VPC").values()
+        (control_plane,) = resources(stacks["control-plane"], "AWS::EKS::Cluster").values()
+        ranges[vpc["CidrBlock"]] = control_plane["KubernetesNetworkConfig"]["ServiceIpv4Cidr"]
+    assert ranges == {"10.0.0.0/16": "172.20.0.0/16", "172.20.0.0/16": "10.100.0.0/16"}
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -165,21 +191,18 @@ def test_images_are_pulled_in_parallel_where_fast_disks_take_them(
     assert ("FastImagePull: true" in json.dumps(launched[name]["UserData"])) == parallel
 
 
-def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(tmp_path: Path) -> None:
-    text = (ROOT / "examples/eks-p5.yaml").read_text(encoding="utf-8")
-    user_data_with = []
-    section = "\nkubernetes:\n"
-    assert section in text
-    for index, line in enumerate(["", "  parallel_image_pull: false\n"]):
-        file = tmp_path / f"platform-{index}.yaml"
-        file.write_text(text.replace(section, section + line), encoding="utf-8")
-        cluster = templates_of(file)["cluster"]
-        found = resources(cluster, "AWS::EC2::LaunchTemplate")
-        user_data_with.append(
-            ["FastImagePull" in json.dumps(each["LaunchTemplateData"]["UserData"]) for each in found.values()]
-        )
-    assert any(user_data_with[0])
-    assert not any(user_data_with[1])
+def test_images_are_pulled_one_layer_after_the_other_where_the_file_says_so(
+    other_settings: dict[str, Template],
+) -> None:
+    parallel, sequential = (
+        [
+            "FastImagePull" in json.dumps(each["LaunchTemplateData"]["UserData"])
+            for each in resources(stacks["cluster"], "AWS::EC2::LaunchTemplate").values()
+        ]
+        for stacks in (templates_of(ROOT / "examples/eks-p5.yaml"), other_settings)
+    )
+    assert any(parallel)
+    assert sequential and not any(sequential)
 
 
 def test_an_edit_of_a_script_that_nodes_fetch_replaces_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
