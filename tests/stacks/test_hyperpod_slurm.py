@@ -23,6 +23,23 @@ DIRECTORY = {
     "reader": {"name": "cn=reader,dc=example,dc=com", "secret": LDAP_SECRET},
 }
 DATABASE = {"endpoint": "slurm.cluster-abc.us-east-1.rds.amazonaws.com", "secret": SECRET}
+SETTINGS: dict[str, Any] = {
+    "login_needs_job": False,
+    "job_walls": True,
+    "private_tmp": False,
+    "health_checks": False,
+    "settings": {"MessageTimeout": "30"},
+    "accounting_database": DATABASE,
+}
+# A synthesis takes a second of CPU time, so that tests share these platforms, and the one without any of it.
+ACCOUNTED: dict[str, Any] = {
+    "slurm": {**SETTINGS, "exporters": False},
+    "hyperpod": {"volume_key": KEY},
+    "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 4, "min_count": 2}],
+}
+WITH_DIRECTORY: dict[str, Any] = {
+    "slurm": {"directory": DIRECTORY, "accounting_database": {**DATABASE, "port": 3307, "name": "slurm_atlas"}}
+}
 
 
 def slurm(**changes: Any) -> dict[str, Any]:
@@ -37,8 +54,7 @@ def test_nodes_come_one_by_one_and_slurm_conf_stays_ours(tmp_path: Path) -> None
 
 
 def test_a_group_may_be_given_up_that_has_too_few_nodes(tmp_path: Path) -> None:
-    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 4, "min_count": 2}
-    groups = hyperpod(cluster(tmp_path, **slurm(node_groups=[group])))["InstanceGroups"]
+    groups = hyperpod(cluster(tmp_path, **slurm(**ACCOUNTED)))["InstanceGroups"]
     assert {each["InstanceGroupName"]: each.get("MinInstanceCount") for each in groups} == {
         "controller": None,
         "login": None,
@@ -47,20 +63,19 @@ def test_a_group_may_be_given_up_that_has_too_few_nodes(tmp_path: Path) -> None:
 
 
 def test_the_accounting_database_is_the_clusters(tmp_path: Path) -> None:
-    made = hyperpod(cluster(tmp_path, **slurm(slurm={"accounting_database": DATABASE})))
+    made = hyperpod(cluster(tmp_path, **slurm(**ACCOUNTED)))
     assert made["Orchestrator"]["Slurm"]["AccountingDatabase"] == {
         "Endpoint": DATABASE["endpoint"],
         "Port": 3306,
         "SecretArn": SECRET,
     }
-    named = {**DATABASE, "port": 3307, "name": "slurm_atlas"}
-    made = hyperpod(cluster(tmp_path, **slurm(slurm={"accounting_database": named})))
+    made = hyperpod(cluster(tmp_path, **slurm(**WITH_DIRECTORY)))
     assert made["Orchestrator"]["Slurm"]["AccountingDatabase"]["Port"] == 3307
     assert made["Orchestrator"]["Slurm"]["AccountingDatabase"]["Name"] == "slurm_atlas"
 
 
 def test_only_the_controller_reads_its_password(tmp_path: Path) -> None:
-    template = cluster(tmp_path, **slurm(slurm={"accounting_database": DATABASE}))
+    template = cluster(tmp_path, **slurm(**ACCOUNTED))
     (reads,) = statements(template, "ControllerRole", "secretsmanager:GetSecretValue")
     assert reads["Resource"] == SECRET
     assert not statements(template, "ExecutionRole", "secretsmanager:GetSecretValue")
@@ -82,7 +97,7 @@ def test_a_closed_network_lets_the_controller_ask_for_the_password(tmp_path: Pat
 
 
 def test_every_node_reads_the_directorys_password_and_nobody_passes_it_on(tmp_path: Path) -> None:
-    template = cluster(tmp_path, **slurm(slurm={"directory": DIRECTORY, "accounting_database": DATABASE}))
+    template = cluster(tmp_path, **slurm(**WITH_DIRECTORY))
     for role, secrets in (("ExecutionRole", LDAP_SECRET), ("ControllerRole", [LDAP_SECRET, SECRET])):
         (reads,) = statements(template, role, "secretsmanager:GetSecretValue")
         assert reads["Resource"] == secrets
@@ -107,17 +122,20 @@ def test_a_directory_without_a_reader_needs_no_secret(tmp_path: Path) -> None:
 
 
 def test_a_key_encrypts_both_volumes_of_every_node(tmp_path: Path) -> None:
-    template = cluster(tmp_path, **slurm(hyperpod={"volume_key": KEY}))
+    template = cluster(tmp_path, **slurm(**ACCOUNTED))
     for group in hyperpod(template)["InstanceGroups"]:
         volumes = [each["EbsVolumeConfig"] for each in group["InstanceStorageConfigs"] if "EbsVolumeConfig" in each]
         assert [volume["VolumeKmsKeyId"] for volume in volumes] == [KEY, KEY]
     assert statements(template, "ExecutionRole", "kms:CreateGrant")
 
 
+TEAM = {"name": "research", "guarantee": {"p5.48xlarge": 1}}
+ADA, GRACE = ({"name": name, "uid": uid} for name, uid in (("ada", 2001), ("grace", 2002)))
+
+
 def test_a_change_of_teams_is_delivered_and_changes_neither_scripts_nor_cluster(tmp_path: Path) -> None:
-    team = {"name": "research", "guarantee": {"p5.48xlarge": 1}}
     before, after = (
-        synthesize(tmp_path / name, teams=[{**team, "users": users}])
+        synthesize(tmp_path / name, teams=[{**TEAM, "users": users}], slurm={"users": [ADA, GRACE]})
         for name, users in (("before", ["ada"]), ("after", ["ada", "grace"]))
     )
     documents = [json.loads((made["manifests"] / "slurm-accounts.json").read_text()) for made in (before, after)]
@@ -126,10 +144,9 @@ def test_a_change_of_teams_is_delivered_and_changes_neither_scripts_nor_cluster(
 
 
 def test_a_change_of_users_is_delivered_and_changes_neither_scripts_nor_cluster(tmp_path: Path) -> None:
-    ada, grace = ({"name": name, "uid": uid} for name, uid in (("ada", 2001), ("grace", 2002)))
     before, after = (
-        synthesize(tmp_path / name, slurm={"users": users})
-        for name, users in (("before", [ada]), ("after", [ada, grace]))
+        synthesize(tmp_path / name, teams=[{**TEAM, "users": ["ada"]}], slurm={"users": users})
+        for name, users in (("before", [ADA]), ("after", [ADA, GRACE]))
     )
     documents = [json.loads((made["manifests"] / "slurm-users.json").read_text()) for made in (before, after)]
     assert [[user["name"] for user in each["users"]] for each in documents] == [["ada"], ["ada", "grace"]]
@@ -137,28 +154,20 @@ def test_a_change_of_users_is_delivered_and_changes_neither_scripts_nor_cluster(
 
 
 def test_what_slurm_is_told_of_its_nodes_and_settings_reaches_them(tmp_path: Path) -> None:
-    section = {
-        "login_needs_job": False,
-        "job_walls": True,
-        "private_tmp": False,
-        "health_checks": False,
-        "settings": {"MessageTimeout": "30"},
-    }
-    section["accounting_database"] = DATABASE
-    told = synthesize(tmp_path / "platform", slurm=section)["nodes"]["slurm"]
+    told = synthesize(tmp_path / "platform", **ACCOUNTED)["nodes"]["slurm"]
     gpus = {"name": "gpu", "type": "h100", "count": 8, "device": "/dev/nvidia"}
     facts = {"cpus": 192, "memory_mib": 2048 * 1024, "gres": gpus, "efa": 32}
     assert told.pop("instance_types")["ml.p5.48xlarge"] == facts
     assert told.pop("team_roles") is False
-    assert told == section | {"accounting_database": {**DATABASE, "port": 3306, "name": None, "user": None}}
+    assert told == SETTINGS | {"accounting_database": {**DATABASE, "port": 3306, "name": None, "user": None}}
     told = synthesize(tmp_path / "default")["nodes"]["slurm"]
     assert (told["health_checks"], told["login_needs_job"], told["private_tmp"]) == (True, True, True)
     assert told["settings"] == {}
 
 
-@pytest.mark.parametrize(("section", "exporters"), [({}, True), ({"exporters": False}, False)])
-def test_whether_nodes_have_exporters_reaches_them(tmp_path: Path, section: dict[str, Any], exporters: bool) -> None:
-    assert synthesize(tmp_path / "platform", slurm=section)["nodes"]["exporters"] is exporters
+@pytest.mark.parametrize(("changes", "exporters"), [({}, True), (ACCOUNTED, False)], ids=["default", "without"])
+def test_whether_nodes_have_exporters_reaches_them(tmp_path: Path, changes: dict[str, Any], exporters: bool) -> None:
+    assert synthesize(tmp_path / "platform", **changes)["nodes"]["exporters"] is exporters
 
 
 def reaches_what_there_is(before: dict[str, Any], after: dict[str, Any]) -> None:

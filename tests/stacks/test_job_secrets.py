@@ -22,10 +22,19 @@ NAMED = ("secret:hugging-face-", OF_A_TEAM, KEY)
 BOTH = f"[{{secret: {ALL}, key: {KEY}}}, {{secret: {OF_A_TEAM}, teams: [research]}}]"
 
 
-def with_secrets(example: str, secrets: str, tmp_path: Path) -> Path:
+OF_SLURM = f"[{{secret: {ALL.replace('us-west-2', 'us-east-2')}}}]"
+SECRETS = {"eks-p5": BOTH, "hyperpod-eks-p5": BOTH, "hyperpod-slurm-p5en": OF_SLURM}
+MLFLOW_APP = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/app-ABC"
+MLFLOW_SERVER = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/lab"
+
+
+def with_secrets(example: str, secrets: str, tmp_path: Path, mlflow: str = MLFLOW_APP) -> Path:
+    """Write an example's file with secrets, and with an MLflow to which jobs report."""
+    document = yaml.safe_load((ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8"))
+    document["secrets"] = yaml.safe_load(secrets)
+    document["observability"] = {**document.get("observability", {}), "mlflow": mlflow}
     file = tmp_path / "platform.yaml"
-    text = (ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8")
-    file.write_text(f"{text}\nsecrets: {secrets}\n", encoding="utf-8")
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
     return file
 
 
@@ -59,37 +68,37 @@ def test_on_kubernetes_a_pod_reads_what_is_for_all_and_what_is_for_its_team(
 
 
 def test_on_slurm_nodes_read_what_is_for_all_and_the_controller_does_not(tmp_path: Path) -> None:
-    file = with_secrets("hyperpod-slurm-p5en", f"[{{secret: {ALL.replace('us-west-2', 'us-east-2')}}}]", tmp_path)
+    file = with_secrets("hyperpod-slurm-p5en", OF_SLURM, tmp_path, MLFLOW_SERVER)
     assert list(readers(templates_of(file))) == ["ExecutionRole"]
 
 
 def test_a_closed_network_lets_jobs_ask_for_secrets(tmp_path: Path) -> None:
     catalogue = load_catalogue()
-    file = with_secrets("closed-hyperpod-eks", f"[{{secret: {ALL}}}]", tmp_path)
-    before = load_platform(ROOT / "examples/closed-hyperpod-eks.yaml")
-    assert set(interface_endpoints(load_platform(file), catalogue)) - set(interface_endpoints(before, catalogue)) == {
-        "secretsmanager"
-    }
+    first, second = (
+        set(interface_endpoints(load_platform(with_secrets("closed-hyperpod-eks", each, tmp_path)), catalogue))
+        for each in (f"[{{secret: {ALL}}}]", "[]")
+    )
+    assert first - second == {"secretsmanager"}
+
+
+SERVER_ACTION = "sagemaker-mlflow:LogBatch"
 
 
 @pytest.mark.parametrize(
-    ("example", "policies"),
-    [("eks-p5", 1), ("hyperpod-eks-p5", 1), ("hyperpod-slurm-p5en", 1)],
-)
-@pytest.mark.parametrize(
-    ("arn", "action"),
+    ("example", "arn", "action"),
     [
-        ("arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/app-ABC", "sagemaker:CallMlflowAppApi"),
-        ("arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/lab", "sagemaker-mlflow:LogBatch"),
+        ("eks-p5", MLFLOW_APP, "sagemaker:CallMlflowAppApi"),
+        ("hyperpod-eks-p5", MLFLOW_APP, "sagemaker:CallMlflowAppApi"),
+        ("hyperpod-slurm-p5en", MLFLOW_SERVER, SERVER_ACTION),
+        pytest.param("eks-p5", MLFLOW_SERVER, SERVER_ACTION, marks=pytest.mark.exhaustive),
+        pytest.param("hyperpod-eks-p5", MLFLOW_SERVER, SERVER_ACTION, marks=pytest.mark.exhaustive),
+        pytest.param("hyperpod-slurm-p5en", MLFLOW_APP, "sagemaker:CallMlflowAppApi", marks=pytest.mark.exhaustive),
     ],
 )
 def test_jobs_report_to_the_mlflow_of_the_file_and_nobody_else_does(
-    example: str, policies: int, arn: str, action: str, tmp_path: Path
+    example: str, arn: str, action: str, tmp_path: Path
 ) -> None:
-    document = yaml.safe_load((ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8"))
-    document["observability"] = {**document.get("observability", {}), "mlflow": arn}
-    file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    file = with_secrets(example, SECRETS[example], tmp_path, arn)
     found = [
         (name, each)
         for template in templates_of(file).values()
@@ -98,7 +107,7 @@ def test_jobs_report_to_the_mlflow_of_the_file_and_nobody_else_does(
         for each in statements(template, name)
         if "mlflow" in json.dumps(each)
     ]
-    assert len(found) == policies
+    assert len(found) == 1
     for name, statement in found:
         assert ("ExecutionRole" if "slurm" in example else "Job") in name
         assert statement["Resource"] == arn and action in statement["Action"]

@@ -65,9 +65,12 @@ def test_every_action_of_a_pipeline_carries_the_hash_of_its_wait_conditions(tmp_
         assert actions and all(content in told(action) for action in actions)
 
 
+# What no stage is told, and an update of the file system in place.
+UPDATED = {"observability": {"notify": "other@example.com"}, "storage": {"lustre": {"compression": False}}}
+
+
 def test_a_change_of_what_no_stage_is_told_runs_none(before: dict[str, str], tmp_path: Path) -> None:
-    after = contents(synthesized(tmp_path, change={"observability": {"notify": "other@example.com"}}))
-    assert changed(before, after) == set()
+    assert changed(before, contents(synthesized(tmp_path, change=UPDATED))) == set()
 
 
 def test_another_file_system_runs_the_stage_that_mounts_it_and_an_update_in_place_does_not(
@@ -78,8 +81,7 @@ def test_another_file_system_runs_the_stage_that_mounts_it_and_an_update_in_plac
     key = "arn:aws:kms:us-west-2:111122223333:key/12345678-1234-1234-1234-123456789012"
     other = contents(synthesized(tmp_path / "key", change={"storage": {"lustre": {"key": key}}}))
     assert changed(before, other) == {"cluster"}
-    updated = {"storage": {"lustre": {"compression": False}}}
-    assert changed(before, contents(synthesized(tmp_path / "updated", change=updated))) == set()
+    assert changed(before, contents(synthesized(tmp_path / "updated", change=UPDATED))) == set()
 
 
 def test_the_pipeline_differs_when_the_deploy_finds_another_file_system(tmp_path: Path) -> None:

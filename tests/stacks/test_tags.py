@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-import yaml
 
 from emulator import Emulator, running
 from emulator.registry.schema import load
@@ -107,17 +106,17 @@ def test_nodes_have_the_tags_with_which_their_group_was_created_until_an_upgrade
     untagged = load_platform(BY_NAME["eks-p5"])
     deployed = tagged(untagged)
     groups = [group.name for group in untagged.node_groups]
-    assert tags_of_nodes(deployed) == {name: {} for name in ("system", *groups)}
     more = (*deployed.node_groups, deployed.node_groups[0].model_copy(update={"name": "new"}))
-    assert tags_of_nodes(deployed.model_copy(update={"node_groups": more}))["new"] == TAGS
+    found = tags_of_nodes(deployed.model_copy(update={"node_groups": more}))
+    assert found == {name: {} for name in ("system", *groups)} | {"new": TAGS}
     upgraded = deployed.with_lock(with_tags_of_the_file(deployed, deployed.lock, groups))
     assert tags_of_nodes(upgraded) == {"system": {}} | dict.fromkeys(groups, TAGS)
     assert next_lock(upgraded, CATALOGUE).node_tags == upgraded.lock.node_tags
 
 
 def test_stacks_have_no_tags_which_cloudformation_would_hand_on() -> None:
-    platform = load_platform(BY_NAME["eks-p5"]).model_copy(update={"tags": TAGS})
-    manifest = yaml.safe_load((assembly_in(platform) / "manifest.json").read_text(encoding="utf-8"))
+    platform = tagged(load_platform(BY_NAME["platform"]))
+    manifest = json.loads((assembly_in(platform) / "manifest.json").read_text(encoding="utf-8"))
     stacks = [each for each in manifest["artifacts"].values() if each["type"] == "aws:cloudformation:stack"]
     assert stacks and not any(each["properties"].get("tags") for each in stacks)
 
