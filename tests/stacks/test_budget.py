@@ -24,6 +24,10 @@ PLATFORM: dict[str, Any] = {
     "node_groups": [{"name": "train", "instance_type": "g5.8xlarge", "count": 1}],
 }
 BUDGET = {"monthly_usd": 20000, "notify": "finance@example.com"}
+TWO_TAGS: dict[str, Any] = {
+    "tags": {"Platform": "atlas", "Team": "research"},
+    "budget": BUDGET | {"tag": "Platform"},
+}
 
 
 def file_with(tmp_path: Path, **changes: Any) -> Path:
@@ -33,7 +37,7 @@ def file_with(tmp_path: Path, **changes: Any) -> Path:
 
 
 def test_a_budget_counts_the_tag_and_notifies(tmp_path: Path) -> None:
-    file = file_with(tmp_path, tags={"Platform": "atlas", "Team": "research"}, budget=BUDGET | {"tag": "Platform"})
+    file = file_with(tmp_path, **TWO_TAGS)
     made = templates_of(file)["observability"]["Resources"]
     (budget,) = (each["Properties"] for each in made.values() if each["Type"] == "AWS::Budgets::Budget")
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 20000, "Unit": "USD"}
@@ -50,7 +54,7 @@ def test_a_budget_counts_the_tag_and_notifies(tmp_path: Path) -> None:
 
 def test_the_registry_and_the_api_take_the_budget(tmp_path: Path) -> None:
     """cfn-lint reads the stack, and botocore's model the request that CloudFormation makes of the budget."""
-    file = file_with(tmp_path, tags={"Platform": "atlas"}, budget=BUDGET)
+    file = file_with(tmp_path, **TWO_TAGS)
     stack = templates_of(file)["observability"]
     assert lint(json.dumps(stack), "us-west-2") == ()
     (budget,) = (each["Properties"] for each in stack["Resources"].values() if each["Type"] == "AWS::Budgets::Budget")

@@ -65,7 +65,7 @@ def test_a_launcher_is_told_what_to_request_and_what_to_name(
     ("keys", "may"),
     [
         ({"kubernetes": {"efa_devices": "dra"}}, True),
-        ({}, False),
+        ({"kubernetes": {}}, False),
         ({"kubernetes": {"efa_devices": "dra"}, "network": "closed"}, False),
     ],
     ids=["DRA driver", "device plugin", "closed network"],
