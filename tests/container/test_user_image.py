@@ -14,7 +14,9 @@ from tests.container import stand_ins
 from tests.container.builder import BASES, REGISTRY, builds_images, image_directory
 from tests.container.user_images import Shop, shop
 
-pytestmark = builds_images("dpkg-deb", "gcc")
+# The base alone takes ten CPU seconds. With each change, tests/delivery/test_additions.py tries the stage, and
+# test_verify_image.py tries what the images are asked.
+pytestmark = [*builds_images("dpkg-deb", "gcc"), pytest.mark.exhaustive]
 TORCH = {
     "torch/__init__.py": '__version__ = "2.13.0"\n',
     "torch_run.py": 'def main():\n    print("usage: torchrun [-h] [--nnodes NNODES] training_script")\n',
@@ -78,7 +80,6 @@ def add_dockerfile(yard: Shop, text: str, **files: str) -> None:
         (folder / name).write_text(content)
 
 
-@pytest.mark.exhaustive
 def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     add_packages(empty, "einops", apt="libaio-dev")
     # The Dockerfile is built on the packages, ends as another user elsewhere, and has a program without its permission.
@@ -107,7 +108,6 @@ def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     assert before[:-1] == after[:-1] and before[-1] != after[-1]
 
 
-@pytest.mark.exhaustive
 def test_other_packages_leave_the_base_as_it_is(empty: Shop):
     base = empty.layers_of(f"{REGISTRY}/{BASES}:base")
     add_packages(empty, "einops")
@@ -117,7 +117,6 @@ def test_other_packages_leave_the_base_as_it_is(empty: Shop):
     assert first[: len(base)] == base
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lists", "says"),
     [

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -238,6 +239,23 @@ def test_hyperpods_agent_has_to_start_where_it_was_asked_for(monkeypatch: pytest
     usage = "usage: hyperpodrun [-h] [--shutdown-signal {SIGTERM,SIGKILL}]\n"
     assert verify_image.agent_faults("1.1.3", answers(hyperpodrun=usage)) == []
     assert verify_image.agent_faults("1.1.3", answers(hyperpodrun="")) == ["hyperpodrun does not start"]
+
+
+def test_what_an_addition_breaks_is_a_fault(monkeypatch: pytest.MonkeyPatch):
+    user = SimpleNamespace(pw_uid=verify_image.USER)
+    monkeypatch.setattr(verify_image.pwd, "getpwall", lambda: [user])
+    whole = {sys.executable: "No broken requirements found.\n", "torchrun": "usage: torchrun [-h] training_script\n"}
+    assert verify_image.added_faults("cpu", answers(**whole)) == []
+    unfit = "torch 2.13.0 has requirement numpy==2.4.6, but you have numpy 1.26.4."
+    broken = answers(**{sys.executable: f"{unfit}\n", "torchrun": ""})
+    assert verify_image.added_faults("cpu", broken) == [f"pip check: {unfit}", "torchrun does not start"]
+    # Such a base keeps its packages, which need not be consistent.
+    assert verify_image.added_faults("kept", broken) == ["torchrun does not start"]
+    assert verify_image.added_faults("cpu", answers(**whole | {sys.executable: ""})) == ["pip check does not start"]
+    user.pw_uid += 1
+    assert verify_image.added_faults("cpu", answers(**whole)) == [
+        f"there is no user {verify_image.USER}, as which jobs run"
+    ]
 
 
 def test_transformer_engine_is_asserted_where_it_was_asked_for():
