@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.representatives import with_representatives
 from tests.seams.evaluator import Question, allowed, role
 from tests.seams.policies import EVERYTHING, Document, identity_policies, policies_of
 from tests.seams.policy_lint import findings
@@ -21,7 +22,7 @@ PLATFORM: dict[str, Any] = {
     "region": "us-west-2",
     "zones": ["usw2-az2", "usw2-az1"],
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 2}],
-    "kubernetes": {"admins": [f"{PEOPLE}/Ada"]},
+    "kubernetes": {"admins": [f"{PEOPLE}/Ada"], "viewers": [f"{PEOPLE}/Eve"]},
     "storage": {"bucket": {"team_prefixes": True, "shared": ["corpus/web"]}},
     # The name of the one begins with the name of the other.
     "teams": [
@@ -120,11 +121,10 @@ def questions(platform: Deployed, orchestrator: str) -> Asked:
     return found
 
 
-def test_a_viewer_reads_the_records_of_all_runs_and_nothing_else(tmp_path_factory: pytest.TempPathFactory) -> None:
-    file = tmp_path_factory.mktemp("platform") / "platform.yaml"
-    people = PLATFORM["kubernetes"] | {"viewers": [f"{PEOPLE}/Eve"]}
-    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks", "kubernetes": people}))
-    platform = deploy(templates_of(file), PLATFORM["region"])
+@pytest.mark.parametrize(
+    "orchestrator", with_representatives(sorted(NAMESPACES), ["eks"]), indirect=True, scope="module"
+)
+def test_a_viewer_reads_the_records_of_all_runs_and_nothing_else(platform: Deployed) -> None:
     bucket, theirs = bucket_of(platform)
     roles = platform.of_type("AWS::IAM::Role")
     ((stack, name),) = (each for each in roles if each[1].startswith("KubernetesViewerRole"))
@@ -217,10 +217,13 @@ def test_a_member_passes_the_role_of_the_own_team_alone(platform: Deployed, orch
     assert wrong(asked) == []
 
 
+@pytest.mark.parametrize(
+    "orchestrator", with_representatives(sorted([*NAMESPACES, SLURM]), ["eks", SLURM]), indirect=True, scope="module"
+)
 def test_the_linter_finds_no_mistake_in_the_policies_of_teams(platform: Deployed, orchestrator: str) -> None:
     ours = [each for each in policies_of(platform) if each.kind == "identity" and "s3:prefix" in str(each.document)]
-    # The role that tells people of events reads the records of all teams.
-    teams = [each for each in ours if "EventsRole" not in each.where]
+    # Viewers, and the role that tells people of events, read the records of all teams.
+    teams = [each for each in ours if "EventsRole" not in each.where and "ViewerRole" not in each.where]
     assert len(teams) == sum(map(len, (SLURM_ROLES if orchestrator == SLURM else ROLES).values()))
     assert [message for _, issue, message in findings(ours) if issue.startswith(("invalid", "unknown"))] == []
 
@@ -245,7 +248,17 @@ def _writes_what_is_shared(statement: Document, bucket: str) -> None:
         statement["Resource"] = [*statement["Resource"], f"{bucket}/corpus/web/*"]
 
 
-@pytest.mark.parametrize("mistake", [_all_prefixes, _without_the_slash, _lists_everything, _writes_what_is_shared])
+# One mistake shows, with each change, that the questions find one.
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        _without_the_slash,
+        *(
+            pytest.param(each, marks=pytest.mark.exhaustive)
+            for each in (_all_prefixes, _lists_everything, _writes_what_is_shared)
+        ),
+    ],
+)
 def test_a_mistake_in_a_policy_is_found(
     mistake: Callable[[Document, str], None], platform: Deployed, orchestrator: str
 ) -> None:
