@@ -107,7 +107,7 @@ def test_lustre_is_read_only(node: Node) -> None:
     fails(node, "20-lustre", "/fsx is mounted read-only", "replace the node")
 
 
-@pytest.mark.parametrize("left_bytes", [0, 4096])
+@pytest.mark.parametrize("left_bytes", [0, pytest.param(4096, marks=pytest.mark.exhaustive)])
 def test_the_disk_is_full(node: Node, left_bytes: int) -> None:
     fill = "head -c $(($(df --output=avail -B1 / | tail -n 1) - $1)) /dev/zero >/full; sync; df --output=avail -B1 /"
     node.run("bash", "-c", fill, "-", str(left_bytes), check=False)
@@ -138,13 +138,13 @@ def test_two_users_have_one_number(lab: Lab, node: Node) -> None:
     assert "[finished]" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("file", [RESOURCE_CONFIG, f"{DOWNLOADED}/parameters.json"])
-def test_json_is_cut_off(node: Node, file: str) -> None:
-    whole = (node.root / file.lstrip("/")).read_text()
-    node.write(file, whole[: len(whole) // 2])
-    fails(node, "start", "this node's place in the cluster is unknown")
-    assert f"{file}: not JSON" in node.run("tail", "-n", "2", "/var/log/provision/provisioning.log").stdout
-    node.write(file, whole)
+def test_json_is_cut_off(node: Node) -> None:
+    for file in (RESOURCE_CONFIG, f"{DOWNLOADED}/parameters.json"):
+        whole = (node.root / file.lstrip("/")).read_text()
+        node.write(file, whole[: len(whole) // 2])
+        fails(node, "start", "this node's place in the cluster is unknown")
+        assert f"{file}: not JSON" in node.run("tail", "-n", "2", "/var/log/provision/provisioning.log").stdout
+        node.write(file, whole)
 
 
 @pytest.mark.exhaustive
