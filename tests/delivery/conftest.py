@@ -259,3 +259,13 @@ def helm_archive(aws) -> Path:
     aws.stand_in("curl", CURL)
     aws.stand_in("git", GIT)
     return aws.root / "published" / DOCUMENT["tools"]["helm"]["url"].rpartition("/")[2]
+
+
+def installed(aws, *charts: str) -> None:
+    """Let Helm have the releases of charts that an earlier deploy installed."""
+    releases = aws.root / "s3/releases"
+    releases.mkdir()
+    for chart in DOCUMENT["charts"]:
+        if chart["chart"] in charts:
+            (releases / chart["release"]).touch()
+    assert len(list(releases.iterdir())) == len(charts)

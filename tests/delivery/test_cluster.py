@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.delivery.conftest import DOCUMENT, EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, sha256
+from tests.delivery.conftest import DOCUMENT, EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, installed, sha256
 from tests.representatives import with_representatives
 from trainway.manifests.namespace import team_namespace
 
@@ -43,16 +43,6 @@ def cluster(aws, helm_archive):
     aws.environment |= {"CLUSTER_NAME": "atlas", "TRAINWAY_FSX_ID": 'fs-1"'}
     aws.stand_in("kubectl", KUBECTL)
     return aws
-
-
-def installed(cluster, *charts: str) -> None:
-    """Let Helm have the releases of charts that an earlier deploy installed."""
-    releases = cluster.root / "s3/releases"
-    releases.mkdir()
-    for chart in DOCUMENT["charts"]:
-        if chart["chart"] in charts:
-            (releases / chart["release"]).touch()
-    assert len(list(releases.iterdir())) == len(charts)
 
 
 def test_charts_come_from_the_mirror_with_their_images_from_there_too(cluster):

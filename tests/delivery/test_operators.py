@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.delivery.conftest import sha256
+from tests.delivery.conftest import installed, sha256
 
 # An API server with the objects of the files in `kubernetes`, a line each, as the stage's jsonpath prints them.
 KUBECTL = r"""
@@ -38,23 +38,14 @@ def has(cluster, kind: str, *lines: str) -> None:
     (cluster.root / "kubernetes" / kind).write_text("".join(f"{line}\n" for line in lines))
 
 
-def after_a_deploy_with(cluster, *charts: str) -> int:
-    """Deploy with charts, and return how many calls that took."""
-    done = cluster.run("cluster.sh", CHARTS=" ".join(charts))
-    assert done.returncode == 0, done.stderr
-    if "mpi-operator" in charts:
-        has(cluster, "deployments", "trainway kube-controller-manager")
-    return len(cluster.calls)
-
-
 @pytest.mark.parametrize("chart", KINDS)
 def test_an_operator_stays_while_a_job_needs_it_and_nothing_is_changed(cluster, chart: str):
-    before = after_a_deploy_with(cluster, chart)
+    installed(cluster, chart)
     has(cluster, KINDS[chart], "research/ended 2026-11-23T10:00:00Z", "research/first ", "product/second ")
     done = cluster.run("cluster.sh", CHARTS="")
     assert done.returncode == 1
     assert f"jobs still need {chart}: research/first,product/second. Wait until they have ended" in done.stderr
-    assert {call[1] for call in cluster.calls[before:] if call[0] in ("helm", "kubectl")} == {"registry", "list", "get"}
+    assert {call[1] for call in cluster.calls if call[0] in ("helm", "kubectl")} == {"registry", "list", "get"}
     has(cluster, KINDS[chart], "research/ended 2026-11-23T10:00:00Z")
     done = cluster.run("cluster.sh", CHARTS="")
     assert done.returncode == 0, done.stderr
@@ -62,7 +53,7 @@ def test_an_operator_stays_while_a_job_needs_it_and_nothing_is_changed(cluster, 
 
 
 def test_kuberay_stays_until_the_clusters_of_its_jobs_are_gone(cluster):
-    after_a_deploy_with(cluster, "kuberay-operator")
+    installed(cluster, "kuberay-operator")
     has(cluster, "rayjobs.ray.io", "research/ended 2026-11-23T10:00:00Z")
     has(cluster, "rayclusters.ray.io", "research/ended-x7k2p ")
     done = cluster.run("cluster.sh", CHARTS="")
@@ -71,7 +62,7 @@ def test_kuberay_stays_until_the_clusters_of_its_jobs_are_gone(cluster):
 
 
 def test_a_ray_job_that_has_ended_can_be_deleted_without_kuberay(cluster):
-    after_a_deploy_with(cluster, "kuberay-operator")
+    installed(cluster, "kuberay-operator")
     # Of every object the stage asks for a field that none has, and so the last line has a name alone.
     cluster.stand_in(
         "kubectl", KUBECTL + '[[ "$*" != "get rayjobs.ray.io "*".metadata.none"* ]] || echo "research/ended "\n'
@@ -85,7 +76,9 @@ def test_a_ray_job_that_has_ended_can_be_deleted_without_kuberay(cluster):
 
 
 def test_the_mpi_operator_leaves_without_its_definition_and_says_so(cluster):
-    after_a_deploy_with(cluster, "mpi-operator")
+    done = cluster.run("cluster.sh", CHARTS="mpi-operator")
+    assert done.returncode == 0, done.stderr
+    has(cluster, "deployments", "trainway kube-controller-manager")
     has(cluster, "mpijobs.kubeflow.org", "research/first ")
     done = cluster.run("cluster.sh", CHARTS="")
     assert done.returncode == 1
