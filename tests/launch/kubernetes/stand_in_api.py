@@ -194,7 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _body(self) -> Any:
-        return yaml.safe_load(self._content())
+        # kubectl sends JSON, also where the content type says YAML.
+        return json.loads(self._content())
 
     def _status(self, code: int, reason: str, message: str) -> None:
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}

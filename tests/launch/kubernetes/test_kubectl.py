@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +32,31 @@ def request_() -> Request:
     return request_for("kueue")
 
 
-@pytest.fixture
-def api(tmp_path: Path, request_: Request, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+@contextmanager
+def cluster_of(request: Request, directory: Path) -> Iterator[Api]:
     """The platform's cluster, which the kubeconfig knows."""
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    with serving() as api:
-        config = api.kubeconfig(tmp_path / "kubeconfig", eks_arn(request_.hand_off))
-        monkeypatch.setenv("KUBECONFIG", str(config))
-        monkeypatch.setenv("KUBECACHEDIR", str(tmp_path / "cache"))
+    with pytest.MonkeyPatch.context() as patch, serving() as api:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        patch.setenv("KUBECONFIG", str(api.kubeconfig(directory / "kubeconfig", eks_arn(request.hand_off))))
+        patch.setenv("KUBECACHEDIR", str(directory / "cache"))
+        yield api
+
+
+@pytest.fixture
+def api(tmp_path: Path, request_: Request) -> Iterator[Api]:
+    with cluster_of(request_, tmp_path) as api:
         yield api
 
 
 def submitted(request: Request) -> dict[str, str]:
     return submit(request, render_documents(request, CATALOGUE, KubernetesOptions()))
+
+
+@pytest.fixture(scope="module")
+def submission(request_: Request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Handle, dict[Any, Any]]:
+    """A run, and what its API server has of it. kubectl is called many times for that, so it is submitted once."""
+    with cluster_of(request_, tmp_path_factory.mktemp("submitted")) as api:
+        return submitted(request_), api.objects
 
 
 def pod(index: int, *, uid: str = "", node: str | None = None, **status: Any) -> dict[str, Any]:
@@ -159,8 +173,9 @@ def test_without_kubectl_the_error_says_where_to_get_it(request_: Request, monke
         submitted(request_)
 
 
-def test_an_endpoint_that_does_not_answer_is_explained(api: Api, request_: Request, tmp_path: Path) -> None:
-    handle = submitted(request_)
+def test_an_endpoint_that_does_not_answer_is_explained(
+    api: Api, handle: Handle, request_: Request, tmp_path: Path
+) -> None:
     api.url = "http://127.0.0.1:1"
     api.kubeconfig(tmp_path / "kubeconfig", eks_arn(request_.hand_off))
     with pytest.raises(UsageError, match="inside the VPC only"):
@@ -168,9 +183,11 @@ def test_an_endpoint_that_does_not_answer_is_explained(api: Api, request_: Reque
 
 
 @pytest.fixture
-def handle(api: Api, request_: Request) -> Handle:
+def handle(api: Api, submission: tuple[Handle, dict[Any, Any]]) -> Handle:
+    handle, objects = submission
     assert not api.objects
-    return submitted(request_)
+    api.objects |= deepcopy(objects)
+    return handle
 
 
 def set_conditions(api: Api, *conditions: dict[str, str]) -> None:
@@ -238,9 +255,9 @@ def test_a_run_that_has_ended_can_be_launched_again(api: Api, handle: Handle, re
     assert deleted[-3:] == [["trainjobs", RUN], ["configmaps", RUN], ["trainingruntimes", RUN]]
 
 
+@pytest.mark.usefixtures("handle")
 def test_a_starter_knows_the_launches_of_a_run_from_each_other(api: Api, request_: Request) -> None:
     """The training job of Trainway has no starter."""
-    submitted(request_)
     assert LAUNCH not in api.objects["configmaps", RUN]["data"]
     launches = []
     for _ in range(2):
