@@ -61,5 +61,15 @@ def test_an_instruction_that_would_fetch_is_found(instruction: str):
     assert len(fetching(f"{DOCKERFILE}\n{instruction}\n")) == 1
 
 
+def test_every_package_of_pip_is_installed_by_its_checksum():
+    folder = Path(__file__).resolve().parents[2] / "container"
+    texts = [file.read_text() for file in (*folder.glob("*Dockerfile"), folder / "install_part.sh")]
+    installs = [each for text in texts for each in text.replace("\\\n", " ").splitlines() if "pip install" in each]
+    assert sum(each.count("pip install") for each in installs) >= 9
+    for each in installs:
+        options = [words.split() for words in each.split("pip install")[1:]]
+        assert all({"--no-deps", "--require-hashes"} <= set(words) for words in options), each
+
+
 def test_a_stage_on_the_last_one_is_fine():
     assert fetching(f"{DOCKERFILE}\nFROM training AS last\nCOPY --from=libraries /a /b\n") == []

@@ -261,6 +261,14 @@ def helm_archive(aws) -> Path:
     return aws.root / "published" / DOCUMENT["tools"]["helm"]["url"].rpartition("/")[2]
 
 
+def push_base(aws, tag: str = "ba5e") -> None:
+    """Let ECR have a base, and the bucket its list of packages, as the base stage leaves them."""
+    bases = aws.root / "ecr/atlas/mirror/training-base"
+    bases.mkdir(parents=True)
+    (bases / tag).write_text("ba5e\n")
+    (aws.root / f"s3/{tag}.spdx.json").write_text("{}\n")
+
+
 def installed(aws, *charts: str) -> None:
     """Let Helm have the releases of charts that an earlier deploy installed."""
     releases = aws.root / "s3/releases"

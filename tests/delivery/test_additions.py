@@ -9,7 +9,7 @@ import pytest
 
 from delivery.content_hash import image_hash
 from delivery.user_dockerfile import OPTIONS, verified
-from tests.delivery.conftest import IMAGE_ARGUMENTS, REGISTRY, ROOT
+from tests.delivery.conftest import IMAGE_ARGUMENTS, REGISTRY, ROOT, push_base
 
 BASES = f"{REGISTRY}/atlas/mirror/training-base"
 BOTH = {"BASE_TAG": "ba5e", "PACKAGES_TAG": "packages-1", "DOCKERFILE_TAG": "dockerfile-2"}
@@ -27,9 +27,7 @@ KEEP = """[[ "$1" != buildx ]] || {
 @pytest.fixture
 def based(aws):
     """ECR with the base, and what the deploy found beside the platform file."""
-    done = aws.run("base.sh", BASE_TAG="ba5e")
-    assert done.returncode == 0, done.stderr
-    (aws.root / "calls").unlink()
+    push_base(aws)
     context = aws.root / "additions/dockerfile"
     context.mkdir(parents=True)
     (aws.root / "additions/apt.txt").write_text("libaio-dev\n")

@@ -18,10 +18,12 @@ import pytest
 from emulator import Emulator, running
 from tests.delivery.faults import FAULTS, PROVISIONING, SOURCE_FAULT
 from tests.emulator.conftest import Stack
+from tests.representatives import representatives_and_every
 from tests.synthesis import EXAMPLES, ROOT, Template, templates_of
 
 BUCKET = "atlas-data"
 ACTION = "atlas-image/Image"
+FILES = {file.stem: file for file in EXAMPLES}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +101,10 @@ def test_a_failure_is_reported_in_an_account_with_more_rules_than_one_page_lists
     assert not events.list_rules()["Rules"]
 
 
-def test_every_stage_of_every_example_is_retried_and_every_pipeline_is_watched() -> None:
+@pytest.mark.parametrize("examples", representatives_and_every(FILES))
+def test_every_stage_of_every_example_is_retried_and_every_pipeline_is_watched(examples: tuple[str, ...]) -> None:
     seen = 0
-    for template in (template for example in EXAMPLES for template in templates_of(example).values()):
+    for template in (template for example in examples for template in templates_of(FILES[example]).values()):
         resources = template["Resources"]
         watched = {
             name
@@ -115,7 +118,7 @@ def test_every_stage_of_every_example_is_retried_and_every_pipeline_is_watched()
                 seen += 1
                 assert each["Properties"]["Name"] in watched
                 assert {stage["OnFailure"]["Result"] for stage in each["Properties"]["Stages"]} == {"RETRY"}
-    assert seen > len(EXAMPLES)
+    assert seen > len(examples)
 
 
 def test_a_source_that_is_not_there_ends_the_deploy_with_its_reason(image: Template, stack: Stack) -> None:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.delivery.conftest import DOCKER, ECR, IMAGE_ARGUMENTS, ROOT
+from tests.delivery.conftest import DOCKER, ECR, IMAGE_ARGUMENTS, ROOT, push_base
+from tests.representatives import with_representatives
 
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 
@@ -19,9 +20,7 @@ WITH_STORE = """[[ "$1" != info ]] || { echo '[["driver-type","io.containerd.sna
 @pytest.fixture
 def based(aws):
     """ECR with the base."""
-    done = aws.run("base.sh", BASE_TAG="ba5e")
-    assert done.returncode == 0, done.stderr
-    (aws.root / "calls").unlink()
+    push_base(aws)
     return aws
 
 
@@ -105,7 +104,7 @@ def test_a_base_that_ecr_does_not_list_after_the_push_is_a_failure(aws):
     assert f"pushed {REGISTRY}/atlas/mirror/training-base:ba5e, but ECR does not list it" in done.stderr
 
 
-@pytest.mark.parametrize("network", ["private", "closed"])
+@pytest.mark.parametrize("network", with_representatives(["private", "closed"], ["closed"]))
 def test_an_image_is_built_on_the_base_in_ecr_by_its_digest(based, network: str):
     digest = (based.root / "ecr/atlas/mirror/training-base/ba5e").read_text().strip()
     done = based.run("image.sh", **IMAGE, NETWORK_ACCESS=network)

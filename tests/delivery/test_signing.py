@@ -6,6 +6,8 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
+from tests.delivery.conftest import push_base
+
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
 REPOSITORY = "atlas/training"
 IMAGE = {"IMAGE_REPOSITORY": f"{REGISTRY}/{REPOSITORY}", "IMAGE_TAG": "c0ffee", "BASE_TAG": "ba5e"}
@@ -30,9 +32,7 @@ esac
 def based(aws):
     """ECR with the base, and a registry that signs."""
     aws.stand_in("aws", SIGNER + (aws.root / "bin/aws").read_text().split("RECORD\n")[-1])
-    done = aws.run("base.sh", **IMAGE)
-    assert done.returncode == 0, done.stderr
-    (aws.root / "calls").unlink()
+    push_base(aws)
     return aws
 
 
