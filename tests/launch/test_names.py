@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.launch.in_process import run_trainway
 from trainway.launch.job_file.programs import program_of
 from trainway.launch.program.request import run_name
 from trainway.launch.runs.names import LONGEST_RUN_NAME, check_directory_name, check_login_name, check_run_name
@@ -50,9 +49,7 @@ def test_a_login_name_is_one(name: str) -> None:
 def test_a_location_does_not_lead_out_of_its_root(location: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(f"name: first\nrun:\n  command: [echo]\n  inputs: {{data: {location}}}\n")
-    checked = subprocess.run(
-        [sys.executable, "-m", "trainway.cli", "check", str(job)], capture_output=True, text=True, check=False
-    )
+    checked = run_trainway("check", str(job), directory=tmp_path)
     assert checked.returncode == 2
     assert "4:12: run.inputs.data" in checked.stderr
     assert "leads out of the place" in checked.stderr

@@ -126,7 +126,9 @@ def test_a_target_that_nobody_registered_is_refused_by_its_name() -> None:
     ("entry", "name", "option", "why"),
     [
         ("mine", "mine", "run", "the target mine cannot have an option run"),
-        ("mine", "mine", "target", "the target mine cannot have an option target"),
+        pytest.param(
+            *("mine", "mine", "target", "the target mine cannot have an option target"), marks=pytest.mark.exhaustive
+        ),
         ("mine", "other", "number", "mine:TARGET has the name other"),
         ("local", "local", "number", "local|slurm|kubernetes|sagemaker>"),
     ],

@@ -1,4 +1,4 @@
-"""The logs of a run on Slurm: a choice of lines, and a thousand files in answers of a limited size."""
+"""The logs of a run on Slurm: a choice of lines, and many files in answers of a limited size."""
 
 from __future__ import annotations
 
@@ -68,18 +68,21 @@ def test_lines_without_times_cannot_be_chosen_by_their_age(run: Path) -> None:
         read(run, WantedLines(since_seconds=60))
 
 
-def test_a_thousand_files_come_in_answers_of_a_limited_size(
-    tmp_path: Path, answers: list[int], monkeypatch: pytest.MonkeyPatch
+# The cluster starts some programs for each file.
+@pytest.mark.parametrize("nodes", [8, pytest.param(64, id="a thousand files", marks=pytest.mark.exhaustive)])
+def test_many_files_come_in_answers_of_a_limited_size(
+    nodes: int, tmp_path: Path, answers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = 256 * 1024
+    most = nodes * 4 * 1024
     monkeypatch.setattr(module, "_MOST_BYTES_AT_ONCE", most)
     monkeypatch.setattr(module, "_MOST_BYTES", most // 8)
-    for node in range(64):
+    for node in range(nodes):
         for rank in range(16):
             write(tmp_path, 0, f"n{node}", rank, f"{node} {rank} {'x' * 1000}\n")
-    write(tmp_path, 0, "n0", 16, "".join(f"long {line}\n" for line in range(20_000)))
+    long = [f"long {line}" for line in range(nodes * 300)]
+    write(tmp_path, 0, "n0", 16, "".join(f"{line}\n" for line in long))
     lines = read(tmp_path)
-    assert len(lines) == len(set(lines)) == 64 * 16 + 20_000
-    assert [line for line in lines if line.startswith("[n0 16]")] == [f"[n0 16] long {line}" for line in range(20_000)]
+    assert len(lines) == len(set(lines)) == nodes * 16 + len(long)
+    assert [line for line in lines if line.startswith("[n0 16]")] == [f"[n0 16] {line}" for line in long]
     # Base64 has four bytes for three, and each file its name.
     assert 3 < len(answers) < 30 and max(answers) < 2 * (most + most // 8)
