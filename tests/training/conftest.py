@@ -21,6 +21,8 @@ from tests.training.torchrun_server import Started, TorchrunServer, torchrun_ser
 from training.data.corpus import python_standard_library
 
 STEPS = 16
+# For tests in which the length of a step does not matter: half of the layers, and little to compute in each.
+SMALL_VARIANT = {"layers": 2, "hidden": 32, "heads": 2, "key_value_heads": 2, "feed_forward": 64}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.training.conftest import SMALL_VARIANT
 from training.config import Checkpoint
 from training.config.checkpoint_interval import choose_interval
 
@@ -84,7 +85,7 @@ def test_steps_of_keep_every_are_also_saved() -> None:
 def test_a_run_of_two_ranks_chooses_the_interval_from_the_cost_of_its_saves(launch: Any, job: dict[str, Any]) -> None:
     # The cost of a synchronous save is the time in its event.
     settings = job["checkpoint"] | OFTEN | {"async": False}
-    run = launch(job | {"steps": 60, "checkpoint": settings}, 2)
+    run = launch(job | {"variant": SMALL_VARIANT, "steps": 60, "checkpoint": settings}, 2)
     output = run.finish()
     saves, choices = run.events("checkpoint"), run.events("checkpoint_interval")
     assert [save["step"] for save in saves[:3]] == [10, 20, 30]

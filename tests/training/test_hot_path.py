@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.training.conftest import SMALL_VARIANT
 from training.config import Job
 
 if TYPE_CHECKING:
@@ -90,8 +91,11 @@ def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[s
 def test_a_step_is_read_when_the_next_one_is_given(
     changes: dict[str, Any], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
-    changes = changes | {"data": job["data"] | changes.get("data", {}), "checkpoint": job["checkpoint"] | {"every": 99}}
+    changes = changes | {
+        "data": job["data"] | changes.get("data", {}),
+        "variant": SMALL_VARIANT | changes.get("variant", {}),
+        "checkpoint": job["checkpoint"] | {"every": 99},
+    }
     files, order = watched(job | changes, monkeypatch)
     assert files - WITHOUT_DEVICE == READERS
     late = [event for step in range(2, STEPS + 1) for event in (f"give {step}", f"read {step - 1}")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.training.conftest import STEPS, Launch, Run
+from tests.training.conftest import SMALL_VARIANT, Launch, Run
 from tests.training.torchrun_server import TorchrunServer
 from training.config.job import Job
 
@@ -75,7 +75,9 @@ def test_a_comparison_without_replicas_is_refused(job: dict[str, Any]) -> None:
 
 def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Launch, job: dict[str, Any]) -> None:
     document = job | {
+        "variant": SMALL_VARIANT,
         "parallel": {"dp_shard": 1, "dp_replicate": 4},
+        "steps": 8,
         "replica_check": {"every": 2},
         "checkpoint": job["checkpoint"] | {"every": 4},
     }
@@ -97,7 +99,7 @@ def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Laun
     assert len(broken.events("start")) == 2
     assert [each["step"] for each in broken.events("resumed")] == [4]
     (end,), (expected,) = broken.events("end"), untouched.events("end")
-    assert (end["step"], end["loss_hex"]) == (STEPS, expected["loss_hex"])
+    assert (end["step"], end["loss_hex"]) == (8, expected["loss_hex"])
 
 
 @pytest.mark.parametrize("broken", [1, pytest.param(0, marks=pytest.mark.exhaustive)])
@@ -109,7 +111,9 @@ def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_
 
     # The next comparison is after step 8 with a checkpoint, and the restarted run resumes from step 4.
     document = job | {
+        "variant": SMALL_VARIANT,
         "parallel": {"dp_shard": 1, "dp_replicate": 2},
+        "steps": 10,
         "replica_check": {"every": 100},
         "checkpoint": job["checkpoint"] | {"every": 4},
     }
@@ -123,7 +127,7 @@ def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_
     assert (judged["step"], judged["ranks"]) == (5, [broken])
     assert f"the replicas agree after step 5, which was taken again: rank {broken} (" in said
     assert not (run.directory / FILE).exists()
-    assert run.events("end")[-1]["step"] == STEPS
+    assert run.events("end")[-1]["step"] == 10
 
 
 @pytest.mark.exhaustive

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.training.conftest import SMALL_VARIANT
 from training.data.corpus import python_standard_library
 from training.errors import StorageFailed
 from training.prepare import prepare
@@ -59,19 +60,20 @@ def test_the_stages_of_a_pipeline_resume_to_the_same_bits_and_other_layouts_cont
 
     def pipeline(name: str) -> dict[str, Any]:
         saves = job["checkpoint"] | {"location": str(tmp_path / name)}
-        return job | {"variant": {"tied": False}, "parallel": {"pp": 2}, "checkpoint": saves}
+        variant = SMALL_VARIANT | {"tied": False}
+        return job | {"variant": variant, "parallel": {"pp": 2}, "steps": 9, "checkpoint": saves}
 
     untouched = launch(pipeline("untouched"), 2, name="untouched")
     untouched.finish()
-    launch(pipeline("checkpoints"), 2, "--until-step", "6").finish()
-    resumed = launch(pipeline("checkpoints"), 2, "--until-step", "12")
+    launch(pipeline("checkpoints"), 2, "--until-step", "3").finish()
+    resumed = launch(pipeline("checkpoints"), 2, "--until-step", "6")
     resumed.finish()
     ends = {event["step"]: event["loss_hex"] for event in resumed.events("end")}
     losses = {event["step"]: event["loss"] for event in untouched.events("step")}
-    assert float.fromhex(ends[12]) == losses[12]
+    assert float.fromhex(ends[6]) == losses[6]
     flat = launch(pipeline("checkpoints") | {"parallel": {}}, 2)
     flat.finish()
-    assert flat.events("start")[-1]["resumed_from"] == 12
+    assert flat.events("start")[-1]["resumed_from"] == 6
     (end,) = untouched.events("end")
     assert flat.events("end")[-1]["loss"] == pytest.approx(end["loss"], rel=1e-6)
 
