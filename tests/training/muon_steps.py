@@ -1,11 +1,15 @@
-"""Three steps of Muon on some ranks, in the layout named on the command line; rank 0 saves the weights.
+"""Three steps of Muon on four ranks in each of some ways; rank 0 saves the weights after each to DIRECTORY/WAY.pt.
 
-torchrun --nproc-per-node 4 muon_steps.py single|fsdp|hsdp|tp OUT [gathered]
+torchrun --nproc-per-node 4 muon_steps.py DIRECTORY WAY…
 
-With `gathered`, every rank computes the update of every matrix. Each rank prints how many it computed.
+A way is `single`, in which each rank does what one process does without the others, or a layout: `fsdp`, `hsdp`, or
+`tp`. With `-gathered` behind the layout, every rank computes the update of every matrix. For each way, rank 0 prints a
+JSON object with `way`, and with `computed`, the number of updates that each rank computed.
 """
 
+import json
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,19 +19,17 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from tests.training.each_layout import of_all_ranks
 from training.optim import muon
 from training.optim.muon import Muon
 from training.parallel.world import connect, meet, this_process
 
 
 def main() -> None:
-    """The three steps."""
-    layout, out, *gathered = sys.argv[1:]
-    if gathered:
-        muon.group_of = lambda _: None  # type: ignore[assignment,attr-defined]
-        muon.orthogonalised_here = orthogonalised_everywhere
+    """The three steps in each way."""
+    directory, *ways = sys.argv[1:]
     computed: list[torch.Size] = []
-    compute = muon.orthogonalised
+    compute, divided = muon.orthogonalised, (muon.group_of, muon.orthogonalised_here)  # type: ignore[attr-defined]
 
     def counted(matrices: torch.Tensor) -> torch.Tensor:
         computed.append(matrices.shape)
@@ -35,6 +37,22 @@ def main() -> None:
 
     muon.orthogonalised = counted
     connect(this_process(), meet())
+    for way in ways:
+        layout, _, gathered = way.partition("-")
+        everywhere = (lambda _: None, orthogonalised_everywhere)
+        muon.group_of, muon.orthogonalised_here = everywhere if gathered else divided  # type: ignore[attr-defined]
+        computed.clear()
+        weights = weights_after_steps(layout)
+        found = of_all_ranks(len(computed))
+        if dist.get_rank() == 0:
+            torch.save(weights, Path(directory) / f"{way}.pt")
+            print("RESULT " + json.dumps({"way": way, "computed": found}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def weights_after_steps(layout: str) -> dict[str, torch.Tensor]:
+    """Return the whole weights after three steps in a layout."""
     torch.manual_seed(0)
     # Wide, tall, and with rows that four ranks cannot share evenly.
     model = nn.Sequential(nn.Linear(24, 40, bias=False), nn.GELU(), nn.Linear(40, 24, bias=False), nn.Linear(24, 34))
@@ -56,16 +74,9 @@ def main() -> None:
         model(torch.randn(256, 24)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-    weights = {
+    return {
         name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in model.state_dict().items()
     }
-    # In one piece: ranks write at the same time.
-    sys.stdout.write(f"COMPUTED {len(computed)}\n")
-    sys.stdout.flush()
-    if dist.get_rank() == 0:
-        torch.save(weights, out)
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def orthogonalised_everywhere(direction: torch.Tensor) -> torch.Tensor:

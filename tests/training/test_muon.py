@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PROGRAM = Path(__file__).parent / "muon_steps.py"
+LAYOUTS = ("fsdp", "hsdp", "tp")
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16), (3, 16, 32)])
@@ -55,36 +55,44 @@ def test_a_step_is_that_of_pytorch_s_muon_and_adamw() -> None:
     assert torch.equal(ours[2], theirs[2])
 
 
+class Stepped(NamedTuple):
+    """The weights after three steps, and how many updates of matrices each rank computed."""
+
+    weights: dict[str, Tensor]
+    computed: list[int]
+
+
 @pytest.fixture(scope="module")
-def single(torchrun: TorchrunServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
-    """The weights that one process ends with."""
-    return run(torchrun, "single", 1, tmp_path_factory.mktemp("muon") / "weights.pt")
-
-
-@pytest.mark.parametrize("layout", ["fsdp", "hsdp", "tp"])
-def test_every_layout_makes_the_step_of_one_process(
-    layout: str, single: dict[str, Tensor], torchrun: TorchrunServer, tmp_path: Path
-) -> None:
+def stepped(torchrun: TorchrunServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stepped]:
+    """Three steps without the other ranks, and in each layout with matrices that ranks divide and that all compute."""
     import torch
 
-    weights = run(torchrun, layout, 4, tmp_path / "weights.pt")
+    directory = tmp_path_factory.mktemp("muon")
+    ways = ["single", *(f"{layout}{how}" for layout in LAYOUTS for how in ("", "-gathered"))]
+    computed = {each["way"]: each["computed"] for each in results(torchrun, PROGRAM, str(directory), *ways)}
+    return {way: Stepped(torch.load(directory / f"{way}.pt"), computed[way]) for way in ways}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_makes_the_step_of_one_process(layout: str, stepped: dict[str, Stepped]) -> None:
+    import torch
+
+    single, weights = stepped["single"].weights, stepped[layout].weights
     assert weights.keys() == single.keys()
     for name, weight in weights.items():
         assert torch.allclose(weight, single[name], atol=2e-4), (name, (weight - single[name]).abs().max())
 
 
-@pytest.mark.parametrize("layout", ["fsdp", "hsdp", "tp"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
-    layout: str, torchrun: TorchrunServer, tmp_path: Path
+    layout: str, stepped: dict[str, Stepped]
 ) -> None:
     import torch
 
-    printed: list[str] = []
-    divided = run(torchrun, layout, 4, tmp_path / "divided.pt", printed=printed)
-    everywhere = run(torchrun, layout, 4, tmp_path / "everywhere.pt", "gathered", printed=printed)
+    divided, everywhere = stepped[layout].weights, stepped[f"{layout}-gathered"].weights
     assert divided.keys() == everywhere.keys()
     assert all(torch.equal(weight, everywhere[name]) for name, weight in divided.items())
-    shares, wholes = (sorted(int(count) for count in re.findall(r"COMPUTED (\d+)", each)) for each in printed)
+    shares, wholes = (sorted(stepped[way].computed) for way in (layout, f"{layout}-gathered"))
     # Three matrices in three steps, over four owners, or twice over two. With tensor parallelism, four ranks divide two
     # of the matrices, and two the third.
     assert wholes == [9, 9, 9, 9]
@@ -94,36 +102,31 @@ def test_ranks_divide_the_matrices_and_the_result_is_the_same_to_the_bit(
 def test_experts_learn_what_one_process_teaches_them_and_ranks_share_the_work(torchrun: TorchrunServer) -> None:
     layouts: dict[str, dict[str, Any]] = {
         # The last of four ranks has no expert.
-        "FSDP": {"variant": {"experts": 6}},
-        "EP x HSDP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "dp_shard": 2, "dp_replicate": 2}},
-        "TP x FSDP": {"variant": {"experts": 6}, "parallel": {"tp": 2}},
-        "EP x TP": {"variant": {"experts": 4}, "parallel": {"ep": 2, "tp": 2}},
-        "TP x FSDP, an expert on each rank": {"variant": {"experts": 2}, "parallel": {"tp": 2}},
+        "FSDP": {"variant": {"experts": 6, "layers": 2}},
+        "EP x HSDP": {
+            "variant": {"experts": 4, "layers": 2},
+            "parallel": {"ep": 2, "dp_shard": 2, "dp_replicate": 2},
+        },
+        "TP x FSDP": {"variant": {"experts": 6, "layers": 2}, "parallel": {"tp": 2}},
+        "EP x TP": {"variant": {"experts": 4, "layers": 2}, "parallel": {"ep": 2, "tp": 2}},
+        "TP x FSDP, an expert on each rank": {"variant": {"experts": 2, "layers": 2}, "parallel": {"tp": 2}},
     }
-    printed = torchrun.run_program(PROGRAM.with_name("muon_of_experts.py"), json.dumps(layouts), ranks=4)
-    found = [json.loads(line.removeprefix("RESULT ")) for line in printed.splitlines() if line.startswith("RESULT ")]
+    found = results(torchrun, PROGRAM.with_name("muon_of_experts.py"), json.dumps(layouts))
     assert [each["layout"] for each in found] == list(layouts)
     for each in found:
         # An update is computed in bf16, whose last place is 4e-3.
         assert each["error"] < 4e-3, each
-    # Three matrices of each expert in four layers: those of a rank, or those that ranks with slices of them divide.
+    # Three matrices of each expert in two layers: those of a rank, or those that ranks with slices of them divide.
     assert [each["computed"] for each in found] == [
-        [24, 24, 24, 0],
-        [24, 24, 24, 24],
-        [24, 12, 24, 12],
+        [12, 12, 12, 0],
         [12, 12, 12, 12],
+        [12, 6, 12, 6],
         [6, 6, 6, 6],
+        [3, 3, 3, 3],
     ]
 
 
-def run(
-    torchrun: TorchrunServer, layout: str, ranks: int, out: Path, *options: str, printed: list[str] | None = None
-) -> dict[str, Tensor]:
-    """The weights after the program ran in a layout."""
-    import torch
-
-    output = torchrun.run_program(PROGRAM, layout, str(out), *options, ranks=ranks)
-    if printed is not None:
-        printed.append(output)
-    weights: dict[str, Tensor] = torch.load(out)
-    return weights
+def results(torchrun: TorchrunServer, program: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Return what a program printed about each way in which four ranks took steps."""
+    printed = torchrun.run_program(program, *arguments, ranks=4)
+    return [json.loads(line.removeprefix("RESULT ")) for line in printed.splitlines() if line.startswith("RESULT ")]
