@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -86,9 +86,9 @@ class Deployed:
         }
 
 
-def deployed() -> dict[str, Deployed]:
-    """Return every platform's resources as CloudFormation would create them, by the platform's name."""
-    return {name: deployed_of(name) for name in platforms()}
+def deployed(names: Iterable[str]) -> dict[str, Deployed]:
+    """Return the resources of platforms as CloudFormation would create them, by the platform's name."""
+    return {name: deployed_of(name) for name in names}
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from tests.people import with_people
+from tests.representatives import PLATFORMS, representatives_and_every
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.delivery.package_lock import lists_hash
 from trainway.spec.derived.image_build import beside
@@ -17,6 +19,9 @@ from trainway.spec.loader import load_platform, load_versions
 from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform
 
+# What `make test` reads of the platforms: an example of each orchestrator, and two shapes with training jobs, secrets,
+# and roles for people. Errors are planted in most of them, so that they are synthesized anyway.
+REPRESENTATIVES = (*PLATFORMS, "several-teams", "slurm-homes")
 SHAPES_FILE = Path(__file__).with_name("shapes.yaml")
 IN_ONE_REGION = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}
 
@@ -27,6 +32,11 @@ def platforms() -> dict[str, Platform]:
     with tempfile.TemporaryDirectory() as directory:
         files = [*EXAMPLES, *write_shapes(Path(directory))]
         return {file.stem: load_platform(file) for file in files}
+
+
+def some_and_all_platforms(representatives: Sequence[str] = REPRESENTATIVES) -> list[Any]:
+    """Return two parameters of a test that reads many platforms: names of some for `make test`, and those of all."""
+    return representatives_and_every(platforms(), representatives)
 
 
 @cache

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.seams.resolved import Deployed, deployed
+from tests.seams.resolved import Deployed, deployed, deployed_of
 from tests.seams.seam import all_seams
+from tests.seams.shapes import platforms, some_and_all_platforms
 
 IDENTITY = "IAM policies of roles"
 RESOURCE = "Trust policies, and policies of buckets, keys, topics, and VPC endpoints"
@@ -158,16 +159,18 @@ def without_a_seam(platform: Deployed) -> Iterator[str]:
                 yield from sorted(f"{kind} {path}" for path in documents(kind, properties) - DOCUMENTS[kind].keys())
 
 
-def test_every_document_of_a_template_has_a_seam() -> None:
-    lacking = {line: name for name, platform in deployed().items() for line in without_a_seam(platform)}
+@pytest.mark.parametrize("names", some_and_all_platforms())
+def test_every_document_of_a_template_has_a_seam(names: tuple[str, ...]) -> None:
+    lacking = {line: name for name, platform in deployed(names).items() for line in without_a_seam(platform)}
     assert not lacking, "give each a seam whose reader reads it, and add it to DOCUMENTS"
 
 
+@pytest.mark.exhaustive
 def test_the_table_names_only_what_there_is() -> None:
     artifacts = {seam.artifact for seams in all_seams().values() for seam in seams}
     assert {seam for documents in DOCUMENTS.values() for seam in documents.values()} <= artifacts
     there: dict[str, set[str]] = {}
-    for platform in deployed().values():
+    for platform in deployed(platforms()).values():
         for role, each in platform.resources.items():
             for name, properties in each.items():
                 kind = platform.types[role][name]
@@ -191,7 +194,8 @@ def test_a_document_is_found(kind: str, properties: dict[str, Any], found: set[s
 
 
 def test_a_first_state_machine_fails() -> None:
-    name, platform = next(iter(deployed().items()))
+    name = "platform"
+    platform = deployed_of(name)
     role = next(iter(platform.resources))
     machine = {"DefinitionString": "{}"}
     changed = Deployed(

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.seams.evaluator import ANONYMOUS, Question, allowed, role
 from tests.seams.policies import EVERYTHING, Change, Document, Policy, policies_of, without_conditions
 from tests.seams.policy_lint import findings
 from tests.seams.resolved import ACCOUNT, Deployed, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
-from tests.seams.shapes import platforms
+from tests.seams.shapes import platforms, some_and_all_platforms
 
 STRANGER = "999999999999"
 # Findings of the linter that are no mistakes: the kind of issue, what the message matches, and why.
@@ -76,21 +78,26 @@ def mistakes(policies: list[Policy]) -> list[str]:
     ]
 
 
-def distinct() -> list[Policy]:
-    """Return the policies of all platforms, each document once."""
-    every = [policy for platform in deployed().values() for policy in policies_of(platform)]
+each_set = pytest.mark.parametrize("names", some_and_all_platforms())
+
+
+def distinct(names: Iterable[str]) -> list[Policy]:
+    """Return the policies of platforms, each document once."""
+    every = [policy for platform in deployed(names).values() for policy in policies_of(platform)]
     return list({(policy.kind, json.dumps(policy.document, sort_keys=True)): policy for policy in every}.values())
 
 
-def test_the_linter_finds_no_mistake_in_any_policy() -> None:
-    policies = distinct()
+@each_set
+def test_the_linter_finds_no_mistake_in_any_policy(names: tuple[str, ...]) -> None:
+    policies = distinct(names)
     print(f"{len(policies)} policies that differ")
     assert {policy.kind for policy in policies} == {"identity", "trust", "resource", "endpoint"}
     assert mistakes(policies) == []
 
 
+@pytest.mark.exhaustive
 def test_every_accepted_finding_still_occurs() -> None:
-    said = [(issue, message) for _, issue, message in findings(distinct())]
+    said = [(issue, message) for _, issue, message in findings(distinct(platforms()))]
     for kinds, words, why in accepted():
         assert any(re.fullmatch(kinds, issue) and re.search(words, message) for issue, message in said), words
         assert len(why.split()) > 10
@@ -155,13 +162,14 @@ def services(trust: Document) -> list[str]:
     ]
 
 
-def test_no_policy_lets_in_the_public_another_account_or_a_service_for_one() -> None:
+@each_set
+def test_no_policy_lets_in_the_public_another_account_or_a_service_for_one(names: tuple[str, ...]) -> None:
     asked = {
         json.dumps([who, question.action, question.resource, str(question.principal), question.resource_policy]): (
             f"{name}: {who}, {question.action} on {question.resource}",
             question,
         )
-        for name, platform in deployed().items()
+        for name, platform in deployed(names).items()
         for who, question in forbidden(platform)
     }
     assert len(asked) > 100
@@ -214,9 +222,10 @@ def test_the_endpoint_of_s3_lets_no_data_out_to_other_accounts() -> None:
     assert [leak for platform in both for leak in leaks(platform)] == []
 
 
-def test_repositories_of_images_have_no_policy_of_their_own() -> None:
+@each_set
+def test_repositories_of_images_have_no_policy_of_their_own(names: tuple[str, ...]) -> None:
     """Only roles of the account reach them. What roles may do with them is asked of the roles' own policies."""
-    repositories = [each for name in platforms() for each in deployed_of(name).of_type("AWS::ECR::Repository").values()]
+    repositories = [each for name in names for each in deployed_of(name).of_type("AWS::ECR::Repository").values()]
     assert repositories
     assert not any("RepositoryPolicyText" in each for each in repositories)
 

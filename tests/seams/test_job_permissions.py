@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.seams.evaluator import BY_IAM, Question, allowed, role
 from tests.seams.policies import EVERYTHING, Change, Document, identity_policies, policies_of, without_conditions
-from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed, deployed_of
+from tests.seams.resolved import ACCOUNT, Deployed, deploy, deployed_of
 from tests.seams.seam import Planted, Seam
-from tests.seams.shapes import platforms
+from tests.seams.shapes import platforms, some_and_all_platforms
 from tests.synthesis import EXAMPLES, templates_of
 from trainway.manifests.namespace import namespace_of
 from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
@@ -65,10 +66,11 @@ def read_by_nodes(platform: Deployed) -> Iterator[str]:
                 yield f"{variables['TRAINWAY_DOCUMENTS_S3_URI'].removeprefix('s3://')}/{document}.json"
 
 
-def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else() -> None:
+@pytest.mark.parametrize("names", some_and_all_platforms())
+def test_a_job_reaches_the_prefixes_of_jobs_and_nothing_else(names: tuple[str, ...]) -> None:
     """Platforms whose teams have prefixes of their own are in tests/security/test_team_data.py."""
-    shared = {name: each for name, each in platforms().items() if not each.storage.bucket.team_prefixes}
-    asked = [each for name in shared for each in job_questions(deployed()[name])]
+    shared = [name for name in names if not platforms()[name].storage.bucket.team_prefixes]
+    asked = [each for name in shared for each in job_questions(deployed_of(name))]
     answers = allowed([question for _, question in asked])
     wrong = [
         (may, question.action, question.resource)

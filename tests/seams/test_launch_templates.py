@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.seams.api_requests import problems as api_problems
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Reading, Seam
-from tests.seams.shapes import kubernetes_platforms
+from tests.seams.shapes import kubernetes_platforms, some_and_all_platforms
 
 KIND = "AWS::EC2::LaunchTemplate"
 # What a managed node group sets itself: https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html
@@ -60,10 +62,11 @@ def interface_problems(data: dict[str, Any]) -> Iterator[str]:
             yield "EC2: several interfaces have no public address"
 
 
-def test_every_launch_template_is_read() -> None:
-    made = {name: each.of_type(KIND) for name, each in deployed().items()}
+@pytest.mark.parametrize("names", some_and_all_platforms())
+def test_every_launch_template_is_read(names: tuple[str, ...]) -> None:
+    made = {name: each.of_type(KIND) for name, each in deployed(names).items()}
     read = {f"{name}/{id}": template for name, each in made.items() for (_, id), template in each.items()}
-    assert {name.split("/")[0] for name in read} == set(kubernetes_platforms())
+    assert {name.split("/")[0] for name in read} == set(kubernetes_platforms()) & set(names)
     found = {name: list(problems(template)) for name, template in read.items()}
     assert {name: said for name, said in found.items() if said} == {}
 

@@ -10,11 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from emulator.errors import ResourceError
 from emulator.services.clock import universal_arguments
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Seam
-from tests.seams.shapes import platforms
+from tests.seams.shapes import platforms, some_and_all_platforms
 from tests.service_model import problems as request_problems
 from tests.service_model import service_model
 from trainway.spec.derived.capacity_times import capacity_times
@@ -64,8 +66,11 @@ def schedules(name: str = SHAPE) -> dict[str, Properties]:
     return {name: each for (_, name), each in deployed_of(name).of_type("AWS::Scheduler::Schedule").items()}
 
 
-def test_every_schedule_makes_a_call_that_its_api_takes() -> None:
-    read = [each for platform in deployed().values() for each in platform.of_type("AWS::Scheduler::Schedule").values()]
+@pytest.mark.parametrize("names", some_and_all_platforms((SHAPE,)))
+def test_every_schedule_makes_a_call_that_its_api_takes(names: tuple[str, ...]) -> None:
+    read = [
+        each for platform in deployed(names).values() for each in platform.of_type("AWS::Scheduler::Schedule").values()
+    ]
     assert read
     assert [problem for each in read for problem in problems(each)] == []
 

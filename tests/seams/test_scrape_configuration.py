@@ -6,11 +6,12 @@ import base64
 import copy
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from delivery.render_manifests import render
@@ -19,7 +20,7 @@ from tests.monitoring.test_scraping import written
 from tests.prometheus import program
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Seam
-from tests.seams.shapes import platforms
+from tests.seams.shapes import platforms, some_and_all_platforms
 from trainway.spec.derived.collection import SCRAPING_DOCUMENT
 from trainway.spec.facts.catalogue import load_catalogue
 
@@ -35,9 +36,9 @@ def problems(document: Document, directory: Path) -> Sequence[str]:
     return [] if done.returncode == 0 else [done.stdout + done.stderr]
 
 
-def configurations() -> Iterator[Document]:
+def configurations(names: Iterable[str]) -> Iterator[Document]:
     """Yield the configuration of each collector in the templates."""
-    for platform in deployed().values():
+    for platform in deployed(names).values():
         for scraper in platform.of_type("AWS::APS::Scraper").values():
             yield _decoded(scraper)
 
@@ -65,8 +66,9 @@ def problems_of_agent(document: Document, directory: Path) -> Sequence[str]:
     return [] if done.returncode == 0 else [done.stdout + done.stderr]
 
 
-def test_promtool_takes_the_configuration_of_every_collector(tmp_path: Path) -> None:
-    found = list(configurations())
+@pytest.mark.parametrize("names", some_and_all_platforms((COLLECTED,)))
+def test_promtool_takes_the_configuration_of_every_collector(names: tuple[str, ...], tmp_path: Path) -> None:
+    found = list(configurations(names))
     assert found
     assert [problem for each in found for problem in problems(each, tmp_path)] == []
 

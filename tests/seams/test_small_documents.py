@@ -14,6 +14,7 @@ import pytest
 from tests.data_files import read_yaml
 from tests.seams.resolved import Deployed, deployed, deployed_of
 from tests.seams.seam import Planted, Seam
+from tests.seams.shapes import REPRESENTATIVES, some_and_all_platforms
 
 SCHEMAS = read_yaml(Path(__file__).with_name("documents_schema.yaml"))
 LIFECYCLE_POLICY = "ecr-lifecycle-policy"
@@ -51,8 +52,9 @@ def problems(name: str, text: str) -> list[str]:
     return found
 
 
-def test_every_document_is_read() -> None:
-    found = {each for platform in deployed().values() for each in documents(platform)}
+@pytest.mark.parametrize("names", some_and_all_platforms((*REPRESENTATIVES, "governance")))
+def test_every_document_is_read(names: tuple[str, ...]) -> None:
+    found = {each for platform in deployed(names).values() for each in documents(platform)}
     assert {name for name, _ in found} == set(SCHEMAS)
     assert [problem for name, text in sorted(found) for problem in problems(name, text)] == []
 

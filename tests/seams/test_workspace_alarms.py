@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.prometheus import program
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Seam
+from tests.seams.shapes import some_and_all_platforms
 
 Properties = dict[str, Any]
 SHARED = "hyperpod-eks-shared"
@@ -33,19 +35,21 @@ def problems(rules: str, definition: str, directory: Path) -> Sequence[str]:
     return [each.stdout + each.stderr for each in done if each.returncode != 0]
 
 
-def workspaces() -> list[tuple[Properties, Properties]]:
+def workspaces(names: Iterable[str]) -> list[tuple[Properties, Properties]]:
     """Return the properties of each RuleGroupsNamespace and of its Workspace."""
     return [
         (rules, workspace)
-        for platform in deployed().values()
+        for platform in deployed(names).values()
         for rules in platform.of_type("AWS::APS::RuleGroupsNamespace").values()
         for workspace in platform.of_type("AWS::APS::Workspace").values()
     ]
 
 
-def test_prometheus_and_alertmanager_take_the_alarms_of_every_workspace(tmp_path: Path) -> None:
-    assert workspaces()
-    for rules, workspace in workspaces():
+@pytest.mark.parametrize("names", some_and_all_platforms())
+def test_prometheus_and_alertmanager_take_the_alarms_of_every_workspace(names: tuple[str, ...], tmp_path: Path) -> None:
+    found = workspaces(names)
+    assert found
+    for rules, workspace in found:
         assert problems(rules["Data"], workspace["AlertManagerDefinition"], tmp_path) == []
 
 
