@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 
 from tests.manifests.platforms import CATALOGUE
+from tests.representatives import with_representatives
 from tests.seams.kubernetes.definitions import need_definitions
 from tests.seams.kubernetes.planted import NO_API_SERVER, drop, planted_among, planted_in, put, twice, unsent
 from tests.seams.kubernetes.rendered import PLURALS, every_launch, every_platform
@@ -20,6 +21,9 @@ from trainway.spec.derived.groups import members_group
 from trainway.spec.platform import Platform
 
 PLATFORMS = tuple(sorted(every_platform()))
+WITH_TEAMS = tuple(name for name in PLATFORMS if every_platform()[name].teams)
+# One with each way to share nodes, of those that are cheap, and one with every operator.
+REPRESENTATIVES = ("eks-p5", "hyperpod-eks-shared", "launches with kueue", "launches with run-ai")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +43,7 @@ def test_every_kind_is_launched_and_each_option_is_taken_somewhere() -> None:
     assert {*KINDS, "workspace", *every} <= set(launched)
 
 
-@pytest.mark.parametrize("name", [name for name in PLATFORMS if every_platform()[name].teams])
+@pytest.mark.parametrize("name", with_representatives(WITH_TEAMS, REPRESENTATIVES))
 def test_a_member_of_the_team_may_create_and_delete_what_a_launch_submits(name: str) -> None:
     platform = every_platform()[name]
     team = platform.teams[0]

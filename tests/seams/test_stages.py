@@ -45,12 +45,13 @@ def _command_problems(text: str) -> Iterator[str]:
 
 
 def shell_problems(scripts: Scripts, directory: Path) -> list[str]:
-    """Return shellcheck's findings in a copy of the scripts."""
+    """Return shellcheck's findings in a copy of the scripts: in those that were changed, or in all of them."""
     (directory / "delivery").mkdir()
     for name, text in scripts.items():
         (directory / "delivery" / name).write_text(text, encoding="utf-8")
     shellcheck = str(Path(sys.executable).parent / "shellcheck")
-    files = [f"delivery/{name}" for name in scripts]
+    changed = [name for name, text in scripts.items() if text != SCRIPTS[name]]
+    files = [f"delivery/{name}" for name in changed or scripts]
     command = [shellcheck, "--external-sources", "--format=gcc", *files]
     found = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     return (found.stdout + found.stderr).splitlines()
