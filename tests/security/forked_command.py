@@ -1,10 +1,13 @@
 """Runs the command line in a fork of the tests' process: a process of its own, which has imported everything already.
 
-`python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take.
+`python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take. As a
+program, with a JSON list of commands, this module runs each command in turn, and prints the exit status, the output,
+and the errors of each. So another user of the operating system imports once, too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -69,3 +72,8 @@ def _run(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+if __name__ == "__main__":
+    ended = [trainway(words, os.environ.copy(), Path.cwd()) for words in json.loads(sys.argv[1])]
+    print(json.dumps([[each.returncode, each.stdout, each.stderr] for each in ended]))
