@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Node
+from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Lab, Node
 
 
 def run_step(node: Node, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -18,3 +18,11 @@ exec env "$@" bash {DOWNLOADED}/steps/{name}.sh 2>&1
     there = {"NODE_ROOT": "", "SLURM_STARTED_BY": "script", **environment}
     given = [f"{variable}={value}" for variable, value in there.items()]
     return node.run("bash", "-c", script, "-", *given, check=False)
+
+
+def keep_steps(lab: Lab, *names: str) -> None:
+    """Delete the other steps on every node. They have tests of their own, and each costs a node's provisioning."""
+    for node in lab.nodes.values():
+        for step in (node.root / DOWNLOADED.lstrip("/") / "steps").glob("*.sh"):
+            if step.stem not in names:
+                step.unlink()

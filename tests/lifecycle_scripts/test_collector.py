@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.lifecycle_scripts.nodes import DOWNLOADED, NETWORK, ROUTER, Lab, Node, missing, nodes
-from tests.lifecycle_scripts.steps import run_step
+from tests.lifecycle_scripts.steps import keep_steps, run_step
 from tests.prometheus import program
 from tests.seams.slurm_node import slurm_platforms
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT, slurm_scrape_document
@@ -35,6 +35,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     groups = {"controller": ["ctl"], "login": ["login"], "train": ["n1"]}
     parameters = {"exporters": True, "slurm_scraping": {"s3_uri": f"s3://{DOCUMENT}", "region": "us-west-2"}}
     with nodes(tmp_path_factory.mktemp("lab"), groups, parameters=parameters, disk_megabytes=1024) as made:
+        keep_steps(made, "20-lustre", "30-slurm", "50-exporters", "52-collector")
         write_document(made)
         deliver(made["ctl"])
         for name, done in made.provision().items():

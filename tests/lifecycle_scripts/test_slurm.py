@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Lab, Node, missing, nodes
+from tests.lifecycle_scripts.steps import keep_steps
 from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
 
@@ -28,14 +29,6 @@ PLAN: dict[str, Any] = {
 }
 OWN_STEPS = ("20-lustre", "30-slurm", "32-login", "40-accounts")
 TEAMS = {"s3_uri": "s3://data/lifecycle_scripts/slurm-accounts.json", "region": "us-west-2"}
-
-
-def only_slurm(lab: Lab) -> None:
-    """Leaves out the steps that have tests of their own."""
-    for node in lab.nodes.values():
-        for step in (node.root / DOWNLOADED.lstrip("/") / "steps").glob("*.sh"):
-            if step.stem not in OWN_STEPS:
-                step.unlink()
 
 
 def has_gpus(node: Node) -> None:
@@ -114,7 +107,7 @@ def lab() -> Iterator[Lab]:
             follow_teams(running)
             tell_places(running)
             running.shared.chmod(0o1777)
-            only_slurm(running)
+            keep_steps(running, *OWN_STEPS)
             for node in running.nodes.values():
                 node.run("useradd", "--create-home", "--shell=/bin/bash", "--uid=2001", "ada")
             # One node's image has the module, the other's not.
@@ -349,7 +342,7 @@ def test_a_backup_controller_takes_over_while_a_job_runs() -> None:
         plan = {"settings": {"SlurmctldTimeout": "5", "SlurmdTimeout": "30", "MessageTimeout": "3"}}
         with nodes(Path(directory) / "lab", groups, parameters={"slurm": plan}) as lab:
             lab.shared.chmod(0o1777)
-            only_slurm(lab)
+            keep_steps(lab, *OWN_STEPS)
             for name, done in lab.provision().items():
                 assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
             assert states(lab) == {"n1": "idle"}
