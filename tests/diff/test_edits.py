@@ -17,6 +17,7 @@ from trainway.spec import deployed_file
 from trainway.spec.deployed_file import DeployedFile
 from trainway.spec.errors import usage_error
 from trainway.spec.loader import load_platform
+from trainway.spec.lock import Lock, lock_file
 from trainway.spec.platform import Platform
 from trainway.spec.problems import show_key
 
@@ -111,3 +112,23 @@ def test_the_cause_is_the_edit_without_which_nothing_is_lost(tmp_path: Path) -> 
     assert show_key(causes[vpc].edit.key) == "name"
     neither = Platform.model_validate(edited(name="y", zones=["usw2-az1"]))
     assert causes_of([vpc], DeployedFile(platform=BASE), None, neither, file, template("10.9.0.0/16"), synthesis) == {}
+
+
+def test_a_group_that_takes_its_tags_out_of_the_lock_is_one_edit_and_is_not_tried(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    lock_file(file).write_text("", encoding="utf-8")
+    fewer = Platform.model_validate(edited(node_groups=BASE["node_groups"][::2]))
+    deployed = Lock(node_tags={name: {"of": name} for name in "abc"})
+
+    def no_trial(_: Path) -> dict[str, StackTemplate]:
+        raise AssertionError("it synthesized")
+
+    def cause(tags: dict[str, dict[str, str]]) -> tuple[str, str]:
+        today = fewer.with_lock(Lock(node_tags=tags))
+        edit = causes_of([group], DeployedFile(platform=BASE), deployed, today, file, {}, no_trial)[group].edit
+        return show_key(edit.key), edit.what
+
+    group = Id("cluster", "Nodes")
+    assert cause({name: {"of": name} for name in "ac"}) == ("node_groups", "b was removed")
+    with pytest.raises(AssertionError, match="it synthesized"):
+        cause({"a": {"of": "another"}, "c": {"of": "c"}})

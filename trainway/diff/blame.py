@@ -76,11 +76,12 @@ def _made(recorded: DeployedFile | None, lock: Lock | None, platform: Platform, 
             LocatedEdit(lock_file(file), Edit((), "it is missing", _data(lock))),
             *(LocatedEdit(file, each) for each in of_file),
         ]
-    # What is leaving, or was added to a map, is there before the deploy that the lock is written for.
+    # What is leaving, or was added to a map, is there before the deploy that the lock is written for. The tags of a
+    # node group leave the lock with the group, and need no trial of their own.
     of_lock = [
         each
         for each in (edits_between(_data(lock), _data(platform.lock)) if lock else [])
-        if each.key != ("leaving",) and each.what != "it was added"
+        if each.key not in (("leaving",), ("node_tags",)) and each.what != "it was added"
     ]
     return [*(LocatedEdit(file, each) for each in of_file), *(LocatedEdit(lock_file(file), each) for each in of_lock)]
 
