@@ -74,6 +74,7 @@ def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
     assert "generation 2 already" in refused(lustre=OLD, former_lustre=NEW)
 
 
+@pytest.mark.exhaustive
 def test_jobs_move_to_the_bucket_and_back_to_a_file_system(emulator: Emulator, tmp_path: Path) -> None:
     live = Live(emulator, tmp_path, "bucket-only")
 
