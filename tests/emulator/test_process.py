@@ -1,6 +1,7 @@
 """Starting, finding and stopping the server, and what a child process is told about it."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from emulator import process
 from tests.emulator_forks import START_PROGRAM
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def started_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start servers as `trainway emulator` does. The other tests fork them from a process that is ready."""
     monkeypatch.setattr(process, "start_server", START_PROGRAM)
@@ -24,7 +25,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("directory")
+@pytest.mark.usefixtures("directory", "started_as_a_program")
 def test_start_status_stop() -> None:
     assert emulator.status() is None
     started = emulator.start()
@@ -60,13 +61,13 @@ def test_a_process_that_only_has_the_old_number_is_left_alone(directory: Path) -
         bystander.wait()
 
 
-@pytest.mark.usefixtures("directory")
+@pytest.mark.usefixtures("directory", "started_as_a_program")
 def test_a_server_that_cannot_start_says_why() -> None:
     with (
-        emulator.running() as first,
+        socket.create_server(("127.0.0.1", 0)) as first,
         pytest.raises(emulator.EmulatorError, match=r"(?s)ended with exit status.*in use"),
     ):
-        emulator.start(port=int(first.endpoint.rpartition(":")[2]))
+        emulator.start(port=first.getsockname()[1])
 
 
 @pytest.mark.usefixtures("directory")

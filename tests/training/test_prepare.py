@@ -132,9 +132,9 @@ prepare.main()
 
 
 def test_a_preparation_that_is_killed_goes_on_from_its_shards(text: Path, tmp_path: Path) -> None:
-    for number in range(2000):
+    for number in range(100):
         (text / f"more-{number}.txt").write_text(f"Text {number} has {number + 1} before it. " * 40)
-    options = ["--text", str(text), "--vocabulary", "300", "--shard-bytes", "20000", "--out"]
+    options = ["--text", str(text), "--vocabulary", "300", "--shard-bytes", "4000", "--out"]
     command = [sys.executable, "-m", "training.prepare", *options]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     waiting = [sys.executable, "-c", WAITING, *options, str(tmp_path / "killed")]
