@@ -113,11 +113,19 @@ class Live:
         lock_file(self.file).write_text(lock_text(next_lock(platform, CATALOGUE)), encoding="utf-8")
         return self.file
 
-    def edit(self, document: Document, allowed: Collection[str] | None = (), *, with_keys: bool = False) -> Outcome:
+    def edit(
+        self,
+        document: Document,
+        allowed: Collection[str] | None = (),
+        *,
+        with_keys: bool = False,
+        told_only: bool = False,
+    ) -> Outcome:
         """Deploy the platform that the document describes, as `make deploy` does, or say why it is refused.
 
         `allowed` are the names of what the deploy may lose although `trainway diff` refuses it; None for all.
-        `with_keys` makes the report name the key of each refusal, which may take several syntheses.
+        `with_keys` makes the report name the key of each refusal, which may take several syntheses. With `told_only`,
+        nothing is deployed.
         """
         deployed, self.document = self.document, None
         try:
@@ -133,9 +141,11 @@ class Live:
         assert self.is_clean(), "the diff left a change set, or an empty stack"
         looked = Outcome(report=report)
         never = any(not each.can_be_allowed for each in report.refused)
-        if never or not (allowed is None or looked.names <= set(allowed)):
+        if told_only or never or not (allowed is None or looked.names <= set(allowed)):
             self._restore()
             self.document = deployed
+            if told_only:
+                return looked
             return replace(looked, refused=" ".join(f"{each.name} {each.what}" for each in report.refused))
         there, with_nodes = self._resources(), self._groups(nodes=True)
         stacks = read_assembly(assembly)

@@ -15,20 +15,14 @@ from typer.testing import CliRunner
 from emulator import Emulator, running
 from tests.changes.emulated_account import bootstrap
 from tests.diff import platforms
-from tests.diff.edits import EDITS, Edited
-from tests.representatives import with_representatives
 from trainway.cli import app
 from trainway.commands.changing import REFUSED
 from trainway.diff import look
 from trainway.diff.destroy import look_at_destroy
-from trainway.diff.names import KINDS
-from trainway.diff.report import DiffedResource, DiffReport, text_of
+from trainway.diff.report import DiffReport, text_of
 from trainway.spec.errors import UsageError
 from trainway.spec.loader import load_lock
 from trainway.spec.lock import lock_file
-from trainway.spec.problems import SpecError
-
-IN_MAKE_TEST = {"add a group first", "two edits, one refused"}
 
 
 @dataclass
@@ -62,45 +56,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         patch.setattr(look, "synthesize", platforms.synthesize_here)
         bootstrap(emulator)
         yield Deployed(emulator, tmp_path_factory.mktemp("platforms"))
-
-
-@pytest.mark.parametrize("name", with_representatives(EDITS, IN_MAKE_TEST))
-def test_an_edit_is_told_in_the_expected_words(name: str, deployed: Deployed) -> None:
-    edited: Edited = EDITS[name]
-    if edited.wrong:
-        with pytest.raises(SpecError, match=edited.wrong):
-            deployed.edit(edited.base, edited.change)
-        return
-    file = deployed.edit(edited.base, edited.change)
-    report = look.look(file)
-    text = text_of(report)
-    for line in edited.says:
-        assert f"\n{line}\n" in f"\n{text}\n", text
-    assert {each.name: each.key for each in report.refused} == dict(edited.refused), text
-    for refusal in report.refused:
-        assert refusal.line == line_of(file, refusal.key), text
-        assert refusal.fix and refusal.why
-    lost = {each.name for stack in report.stacks for each in stack.resources if is_lost(each)}
-    assert lost == set(edited.lost), text
-    assert is_clean(deployed)
-
-
-def is_lost(each: DiffedResource) -> bool:
-    return each.action in ("replaced", "deleted") and each.type in KINDS
-
-
-def line_of(file: Path, key: str) -> int:
-    """Return the line of a key such as `node_groups[0].count`, found without the project's own reader."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    first, _, rest = key.partition(".")
-    name, _, index = first.removesuffix("]").partition("[")
-    number = lines.index(next(line for line in lines if line.startswith(f"{name}:")))
-    if index:
-        items = [at for at in range(number + 1, len(lines)) if lines[at].startswith("- ")]
-        number = items[int(index)]
-    for part in filter(None, rest.split(".")):
-        number = next(at for at in range(number, len(lines)) if lines[at].strip(" -").startswith(f"{part}:"))
-    return number + 1
 
 
 def is_clean(deployed: Deployed) -> bool:
