@@ -1,20 +1,36 @@
-"""Every edit of a live platform's file is told, and deployed or refused before anything changes; nothing else moves."""
+"""Every edit of a live platform's file is told, and deployed or refused before anything changes; nothing else moves.
+
+The tests of the whole `trainway diff` are here too, so that one worker deploys one platform for all of them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests.changes.conftest import LiveOf
-from tests.changes.edits import EDITS, ORCHESTRATORS, REMOVED_AND_ADDED, Document, Edit, base
+from tests.changes.edits import EDITS, KUBERNETES, ORCHESTRATORS, REMOVED_AND_ADDED, Document, Edit, base
 from tests.changes.live import Live, Outcome
 from tests.representatives import with_representatives
 from tests.synthesis import ROOT
+from trainway.cli import app
+from trainway.commands.changing import REFUSED
+from trainway.diff import look
+from trainway.diff.destroy import look_at_destroy
 from trainway.diff.names import KINDS
-from trainway.diff.report import text_of
+from trainway.diff.report import DiffReport, text_of
+from trainway.spec.errors import UsageError
+from trainway.spec.handoff_names import parameter_name
+from trainway.spec.loader import load_lock, load_platform
+from trainway.spec.lock import lock_file
 
 CASES = {f"{orchestrator}: {name}": (orchestrator, name) for name, edit in EDITS.items() for orchestrator in edit.on}
 REPRESENTATIVES = (
@@ -113,3 +129,128 @@ def test_the_page_on_changes_tells_how_many_edits_are_tried() -> None:
     page = " ".join((ROOT / "docs" / "changing.md").read_text(encoding="utf-8").split())
     print(f"{len(EDITS)} edits, {len(CASES)} with the orchestrators that have them")
     assert f"{len(EDITS)} edits on {len(ORCHESTRATORS)} orchestrators, {len(CASES)} cases in all" in page
+
+
+@pytest.mark.parametrize("orchestrator", with_representatives(ORCHESTRATORS, ("eks",)))
+def test_a_platform_that_is_not_deployed_is_created(orchestrator: str, live_of: LiveOf) -> None:
+    """No change set of a stack that imports another's export can be made. Live.edit sees that no empty one is left."""
+    live = live_of(orchestrator)
+    report = live.created.report
+    assert report
+    assert {each.action for stack in report.stacks for each in stack.resources} == {"created"}
+    assert all(stack.is_new and not stack.change_set for stack in report.stacks)
+    assert report.minutes >= 20
+    lines = text_of(report).splitlines()
+    role = "control-plane" if orchestrator in KUBERNETES else "cluster"
+    assert {f"{live.name}-{role}: a new stack", "  created           node group aa"} <= set(lines)
+
+
+@pytest.mark.usefixtures("shell")
+def test_the_command_line_prints_a_document_ends_with_3_and_takes_names(live_of: LiveOf, tmp_path: Path) -> None:
+    live = live_of("eks")
+    (document,) = EDITS[REMOVED_AND_ADDED].documents(live.name, "eks")
+    file, assembly = live.write(document), tmp_path / "assembly"
+    ran = CliRunner().invoke(app, ["diff", str(file), "--json", "--assembly", str(assembly)])
+    assert ran.exit_code == REFUSED, ran.output
+    report = DiffReport.model_validate_json(ran.stdout)
+    (refusal,) = report.refused
+    assert (refusal.name, refusal.stack, refusal.file) == ("bb", f"{live.name}-cluster", str(file))
+    assert (assembly / "manifest.json").exists()
+    allowed = CliRunner().invoke(app, ["diff", str(file), "--allow-replace", "bb"])
+    assert allowed.exit_code == 0
+    assert "refused" not in allowed.stdout
+    with pytest.raises(UsageError, match="--allow-replace cc cannot be used") as raised:
+        look.look(file, allowed=["cc"])
+    assert "what is: bb" in str(raised.value)
+    assert live.is_clean()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("shell")
+def test_a_replacement_that_only_the_lock_causes_names_its_line(live_of: LiveOf) -> None:
+    live = live_of("eks")
+    file = live.write(base(live.name, "eks"))
+    lock = lock_file(file)
+    moved = re.sub(r"(nodes-bb: {cidr: 10\.0\.)\d+", r"\g<1>224", lock.read_text(encoding="utf-8"))
+    lock.write_text(moved, encoding="utf-8")
+    refused = {each.name: each for each in look.look(file).refused}
+    assert refused.keys() == {"bb", "nodes-bb"}
+    line = 1 + next(n for n, text in enumerate(moved.splitlines()) if "nodes-bb" in text)
+    for each in refused.values():
+        assert (each.file, each.line, each.key) == (str(lock), line, "subnets.nodes-bb.cidr")
+    assert refused["nodes-bb"].edit.startswith("it was 10.0.")
+    assert "trainway lock --from-deployed" in refused["nodes-bb"].fix
+
+
+@pytest.mark.usefixtures("shell")
+def test_a_lost_lock_is_written_again_from_what_is_deployed(live_of: LiveOf) -> None:
+    """Without its lock, a file in another order gives every group another range."""
+    live = live_of("eks")
+    document = base(live.name, "eks")
+    file = live.write(document | {"node_groups": document["node_groups"][::-1]})
+    lock = lock_file(file)
+    held = load_lock(lock)
+    lock.unlink()
+    (where,) = {(each.file, each.key, each.edit) for each in look.look(file).refused}
+    assert where == (str(lock), lock.name, "it is missing")
+    ran = CliRunner().invoke(app, ["lock", str(file), "--from-deployed"])
+    assert ran.exit_code == 0, ran.output
+    assert load_lock(lock).subnets == held.subnets
+    report = look.look(file)
+    assert not report.refused
+    changing = [stack.name for stack in report.stacks if stack.resources]
+    assert changing == [f"{live.name}-cluster"], "the order of the file"
+    assert "nothing changes" in CliRunner().invoke(app, ["lock", str(file), "--from-deployed"]).stdout
+    file = live.write(document)
+    lock.unlink()
+    assert CliRunner().invoke(app, ["lock", str(file), "--from-deployed"]).exit_code == 0
+    assert "\nNothing changes." in text_of(look.look(file))
+
+
+@pytest.mark.usefixtures("shell")
+def test_a_lock_of_a_platform_that_is_not_deployed_is_not_made_up(live_of: LiveOf) -> None:
+    live = live_of("eks")
+    file = live.write(base("fresh", "eks"))
+    ran = CliRunner().invoke(app, ["lock", str(file), "--from-deployed"])
+    assert isinstance(ran.exception, UsageError)
+    assert "has no SSM parameter /trainway/fresh/lock in us-west-2" in str(ran.exception)
+
+
+@pytest.mark.usefixtures("shell")
+def test_a_destroy_is_told_without_a_synthesis(live_of: LiveOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = live_of("eks")
+    file = live.write(base(live.name, "eks"))
+    monkeypatch.delattr(look, "synthesize")
+    report = look_at_destroy(file)
+    resources = [each for stack in report.stacks for each in stack.resources]
+    assert {each.action for each in resources} == {"deleted"}
+    costs = {each.name: each.cost for each in resources if each.cost}
+    assert costs["aa"] == "2 nodes stop, and the jobs on them"
+    assert costs["storage.lustre"] == "you lose its files, except those that are in S3"
+    assert costs["DataBucket"] == "it is kept, outside of the stack"
+    some = {stack.name for stack in look_at_destroy(file, stacks=[f"{live.name}-file-system"]).stacks}
+    assert f"{live.name}-cluster" in some, "it refers to the file system"
+    assert f"{live.name}-network" not in some
+    with pytest.raises(UsageError, match="the stack other cannot be destroyed"):
+        look_at_destroy(file, stacks=["other"])
+
+
+@pytest.mark.usefixtures("shell")
+def test_what_a_newer_version_deployed_is_refused_before_anything_is_synthesized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = ROOT / "platform.yaml"
+    platform = load_platform(file)
+
+    def synthesize(*_: object, **__: object) -> None:
+        raise AssertionError("the version is compared first")
+
+    monkeypatch.setattr(look, "synthesize", synthesize)
+    newer = json.dumps({"schema_version": 2, "trainway": {"version": "99.0.0"}})
+    ssm: Any = boto3.client("ssm", region_name=platform.region)
+    ssm.put_parameter(Name=parameter_name(platform.name), Type="String", Value=newer)
+    with pytest.raises(UsageError, match=r"install Trainway 99\.0\.0 or newer, and deploy with it"):
+        look.look(file)
+    ssm.delete_parameter(Name=parameter_name(platform.name))
+    with pytest.raises(AssertionError, match="compared first"):
+        look.look(file)
