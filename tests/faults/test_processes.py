@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.faults.moments import wait_for_event, wait_for_moment
 from tests.training.conftest import STEPS, Launch, Run
 
@@ -59,6 +61,8 @@ def test_a_killed_agent_takes_its_ranks_along(
     assert not any(lives(rank) for rank in ranks)
 
 
+# Each of the two faults alone has a test in `make test`.
+@pytest.mark.exhaustive
 def test_two_faults_at_once(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, tmp_path: Path
 ) -> None:
@@ -83,6 +87,7 @@ def test_two_faults_at_once(
     assert run.events("start")[-1]["resumed_from"] == int(newest.name[5:]) - 4
 
 
+@pytest.mark.exhaustive
 def test_a_fault_during_recovery(launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random) -> None:
     """A rank is killed just after its restart, while other ranks may wait for it."""
     run = launch(job, 2, **RESTARTS)
