@@ -11,6 +11,7 @@ import pytest
 
 from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
+from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
@@ -58,13 +59,21 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert lines == sorted(lines)
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "just a word", "- a\n- list\n", "a: &x [*x]\n", "a: b: c", "\tname: x", "name: !!python/object:os.system x"],
-    ids=["empty", "scalar", "list", "anchor in itself", "two colons", "tab", "tag"],
-)
+NOT_MAPPINGS = {
+    "empty": "",
+    "scalar": "just a word",
+    "list": "- a\n- list\n",
+    "anchor in itself": "a: &x [*x]\n",
+    "two colons": "a: b: c",
+    "tab": "\tname: x",
+    "tag": "name: !!python/object:os.system x",
+}
+
+
+# A document of another kind, one that YAML cannot read, and one that it must not construct.
+@pytest.mark.parametrize("content", with_representatives(NOT_MAPPINGS, ("list", "anchor in itself", "tab", "tag")))
 def test_no_file_makes_a_traceback(content: str, tmp_path: Path) -> None:
-    checked = check(write(tmp_path, content))
+    checked = check(write(tmp_path, NOT_MAPPINGS[content]))
     assert checked.returncode == 2
     assert "Traceback" not in checked.stderr
     assert "why:" in checked.stderr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from tests.people import with_people
+from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT, all_resources, templates_of
 from trainway.spec.derived.addons import addon_names
 from trainway.spec.derived.charts import chart_names
@@ -34,6 +35,7 @@ from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.orchestrator import Orchestrator
 
 CATALOGUE = load_catalogue()
+FILES = {file.stem: file for file in EXAMPLES}
 GROUPS = [
     {"name": "train", "instance_type": "p5.48xlarge", "count": 1},
     # For Karpenter, which is switched on with all the rest.
@@ -76,8 +78,9 @@ def installed(file: Path) -> set[str]:
     return {addon["AddonName"] for addon in addons}
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_every_addon_and_chart_of_an_example_is_counted(file: Path) -> None:
+@pytest.mark.parametrize("name", with_representatives(FILES, PLATFORMS))
+def test_every_addon_and_chart_of_an_example_is_counted(name: str) -> None:
+    file = FILES[name]
     example = load_platform(file)
     addons = installed(file)
     assert set(addon_names(example)) == addons
