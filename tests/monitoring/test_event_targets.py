@@ -25,6 +25,8 @@ from trainway.monitoring.events import RESUMES
 from trainway.monitoring.tell_people import notification_of
 
 PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
+# Another URL and another channel.
+OTHERS = ("https://127.0.0.1:9/other", "C0456DEFG")
 
 
 @pytest.fixture
@@ -92,6 +94,7 @@ def targets(emulator: Emulator) -> tuple[list[str], list[str]]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_the_death_of_a_node_is_posted_to_a_url_which_comes_and_goes_with_the_file(
     posted: tuple[str, list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,15 +121,21 @@ def test_the_death_of_a_node_is_posted_to_a_url_which_comes_and_goes_with_the_fi
         assert "Run: llama-1125 of team research, launched by ana" in told["content"]["description"]
         assert told["content"]["nextSteps"] == [f"HyperPod replaces the node. {RESUMES}"]
 
-        stack.deploy(deployable(observability(tmp_path / "platform.yaml", "https://127.0.0.1:9/other", "C0456DEFG")))
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", *OTHERS)))
         urls, (same,) = targets(emulator)
-        assert (urls, same) == (["https://127.0.0.1:9/other"], channel), "a channel changes in place"
+        assert (urls, same) == ([OTHERS[0]], channel), "a channel changes in place"
         stack.deploy(deployable(observability(tmp_path / "platform.yaml", None, None)))
         assert targets(emulator) == ([], [])
 
 
+def test_the_topic_posts_to_the_url_of_the_file(tmp_path: Path) -> None:
+    resources = observability(tmp_path / "platform.yaml", *OTHERS)["Resources"].values()
+    posted = [each["Properties"] for each in resources if each["Type"] == "AWS::SNS::Subscription"]
+    assert [each["Endpoint"] for each in posted if each["Protocol"] == "https"] == [OTHERS[0]]
+
+
 def test_a_channel_of_slack_may_do_nothing_in_the_account(tmp_path: Path) -> None:
-    resources = observability(tmp_path / "platform.yaml", None, "C0123ABCD")["Resources"]
+    resources = observability(tmp_path / "platform.yaml", *OTHERS)["Resources"]
     (channel,) = [each for each in resources.values() if each["Type"] == "AWS::Chatbot::SlackChannelConfiguration"]
     (guardrail,) = channel["Properties"]["GuardrailPolicies"]
     assert "policy/AWSDenyAll" in json.dumps(guardrail)
