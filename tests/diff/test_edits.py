@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.synthesis import EXAMPLES
-from trainway.diff.blame import causes_of
+from trainway.diff.blame import LocatedEdit, causes_of
 from trainway.diff.edits import edits_between
 from trainway.diff.tokens import Id, StackTemplate
 from trainway.spec import deployed_file
@@ -132,3 +132,21 @@ def test_a_group_that_takes_its_tags_out_of_the_lock_is_one_edit_and_is_not_trie
     assert cause({name: {"of": name} for name in "ac"}) == ("node_groups", "b was removed")
     with pytest.raises(AssertionError, match="it synthesized"):
         cause({"a": {"of": "another"}, "c": {"of": "c"}})
+
+
+def test_other_edits_are_not_tried_if_the_lost_lock_explains_everything(tmp_path: Path) -> None:
+    file, vpc = tmp_path / "platform.yaml", Id("network", "Vpc")
+    lost, tried = {"network": {"Resources": {"Vpc": {"Type": "AWS::EC2::VPC"}}}}, list[Path]()
+
+    def causes(then: dict[str, StackTemplate]) -> dict[Id, LocatedEdit]:
+        def synthesis(trial: Path) -> dict[str, StackTemplate]:
+            tried.append(trial)
+            return then
+
+        platform = Platform.model_validate(edited(name="y"))
+        return causes_of([vpc], DeployedFile(platform=BASE), Lock(), platform, file, lost, synthesis)
+
+    assert causes(lost)[vpc].edit.what == "it is missing"
+    assert len(tried) == 1
+    assert causes({"network": {"Resources": {}}}) == {}
+    assert len(tried) == 3

@@ -62,8 +62,14 @@ def causes_of(
             trial = _trial(cause, Path(directory) / str(number), platform, file)
             return _still_lost(trial, deployed, synthesis, lost)
 
+        # Other edits are not tried if a missing lock, which comes first, explains everything.
+        missing = [each for each in made[:1] if not each.file.exists()]
+        tried: list[tuple[LocatedEdit, set[Id]]] = []
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            tried = list(zip(made, pool.map(still_lost, enumerate(made[:MOST_TRIALS])), strict=False))
+            for some in (missing, made[len(missing) : MOST_TRIALS]):
+                if not tried or set.intersection(*(still for _, still in tried)) & set(lost):
+                    numbered = enumerate(some, len(tried))
+                    tried += zip(some, pool.map(still_lost, numbered), strict=True)
     return {id: cause for id in lost if (cause := next((made for made, still in tried if id not in still), None))}
 
 
