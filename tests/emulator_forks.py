@@ -94,7 +94,7 @@ def _ready() -> socket.socket:
 def serve(requests: socket.socket) -> None:
     """Fork a server for every request, until the other process closes its end."""
     _prepare()
-    signal.signal(signal.SIGCHLD, _reap)
+    signal.signal(signal.SIGCHLD, reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 1)
         if not message:
@@ -107,8 +107,8 @@ def serve(requests: socket.socket) -> None:
         requests.send(str(pid).encode())
 
 
-def _reap(*_: object) -> None:
-    """Wait for the servers that have ended, so that their CPU time counts as this process's (tests/durations.py)."""
+def reap(*_: object) -> None:
+    """Wait for the children that have ended, so that their CPU time counts as this process's (tests/durations.py)."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

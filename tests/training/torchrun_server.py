@@ -29,6 +29,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.emulator_forks import reap
+
 ROOT = Path(__file__).parents[2]
 # One request: its length never reaches this many bytes, because an environment has some KiB.
 LARGEST_REQUEST = 2**17
@@ -183,7 +185,7 @@ def serve(requests: socket.socket) -> None:
     gc.freeze()
     # Programs of the tests inherit it. One that crashes in native code prints its stack.
     faulthandler.enable()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are not waited for
+    signal.signal(signal.SIGCHLD, reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 2)
         if not message:
