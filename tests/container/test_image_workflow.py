@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import check_jsonschema
 import yaml
 from click.testing import CliRunner
 
@@ -28,6 +27,8 @@ def steps() -> list[dict[str, Any]]:
 
 def refused(file: Path) -> bool:
     """Whether the published schema of GitHub's workflows refuses a file."""
+    import check_jsonschema
+
     done = CliRunner().invoke(check_jsonschema.main, ["--builtin-schema", "vendor.github-workflows", str(file)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return bool(done.exit_code)
