@@ -19,7 +19,7 @@ import pytest
 from emulator import Emulator, running
 from tests.changelog import CHANGELOG, UNRELEASED, entries, problems
 from tests.releases import KeptPlatform, baseline, filled, masked_templates, read_release
-from tests.representatives import with_representatives
+from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, Template, assembly_in, stack_dependencies
 from trainway import __version__
 from trainway.spec.facts.releases import releases
@@ -146,7 +146,7 @@ def unnamed(before: Named, after: Named) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("example", [file.stem for file in EXAMPLES])
+@pytest.mark.parametrize("example", with_representatives([file.stem for file in EXAMPLES], PLATFORMS))
 def test_a_version_keeps_every_logical_id_and_export(example: str, tmp_path: Path) -> None:
     """Compare the templates of every example. `make test` deploys one of them."""
     kept = read_release(BASELINE)[example]
