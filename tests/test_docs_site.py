@@ -42,6 +42,7 @@ def test_every_page_has_the_lists_tables_and_code_that_github_shows(site: Path) 
         assert counted(article) == counted(github.render((DOCS / page).read_text(encoding="utf-8"))), page
 
 
+@pytest.mark.exhaustive
 def test_the_search_finds_every_page_and_no_file_of_the_repository(site: Path) -> None:
     found = {item["location"].partition("#")[0] for item in json.loads((site / "search.json").read_text())["items"]}
     assert found == {place(page) for page in PAGES}

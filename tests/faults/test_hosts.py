@@ -47,6 +47,7 @@ def lose_and_replace(network: list[Host], number: int) -> Run:
     return finish(network)
 
 
+@pytest.mark.exhaustive
 def test_a_lost_host_is_replaced(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_four_hosts_become_three_and_four_again(
     assert losses(run) == pytest.approx(losses(alone), rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_link_that_is_cut_for_less_than_a_hang(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, tmp_path: Path
 ) -> None:

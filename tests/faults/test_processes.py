@@ -46,6 +46,7 @@ def test_a_killed_worker(launch: Launch, job: dict[str, Any], untouched: str, dr
     assert_exact(run, untouched, starts=2)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_agent_takes_its_ranks_along(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random
 ) -> None:

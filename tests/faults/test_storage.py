@@ -45,6 +45,7 @@ def faults(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
         yield found
 
 
+@pytest.mark.exhaustive
 def test_a_disk_that_is_full_for_a_while(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, disk: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_disk_that_is_full_for_a_while(
     assert [path.name for path in (disk / "checkpoints").glob("step-*")] == ["step-00000016"]
 
 
+@pytest.mark.exhaustive
 def test_s3_that_answers_with_wrong_bytes(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, faults: Faults
 ) -> None:

@@ -43,6 +43,7 @@ def foreign_program(directory: Path, **trackers: Any) -> Program:
     return load_program(file)
 
 
+@pytest.mark.exhaustive
 def test_another_program_reports_to_the_same_run_after_a_resume(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     program = foreign_program(

@@ -167,6 +167,7 @@ def run(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-west-2"}
 
 
+@pytest.mark.exhaustive
 def test_the_program_is_silent_and_succeeds_when_ec2_agrees(endpoint: str, tmp_path: Path) -> None:
     ran = run(tmp_path, AWS_ENDPOINT_URL=endpoint, **CREDENTIALS)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr

@@ -82,6 +82,7 @@ def test_steps_of_keep_every_are_also_saved() -> None:
     assert {200, 300, 400, 500, 600, 700, 800, 900, 1000} <= set(saved)
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_two_ranks_chooses_the_interval_from_the_cost_of_its_saves(launch: Any, job: dict[str, Any]) -> None:
     # The cost of a synchronous save is the time in its event.
     settings = job["checkpoint"] | OFTEN | {"async": False}
@@ -102,6 +103,7 @@ def test_a_run_of_two_ranks_chooses_the_interval_from_the_cost_of_its_saves(laun
         assert chosen.steps in [save["every"] for save in saves]
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_ends_with_the_same_bits_as_a_run_with_a_fixed_interval(
     launch: Any, job: dict[str, Any], untouched: str
 ) -> None:

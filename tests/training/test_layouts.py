@@ -324,6 +324,7 @@ def learned(launch: Any, job: dict[str, Any], tmp_path: Path) -> Learned:
     return run
 
 
+@pytest.mark.exhaustive
 def test_two_ranks_that_accumulate_learn_what_one_rank_learns_at_once(learned: Learned) -> None:
     assert_same(learned("two", 2, micro=1), learned("one", 1, micro=8))
 

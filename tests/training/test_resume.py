@@ -53,6 +53,7 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
     assert len(again.events("step")) == len(resumed.events("step"))
 
 
+@pytest.mark.exhaustive
 def test_the_stages_of_a_pipeline_resume_to_the_same_bits_and_other_layouts_continue_them(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def wandb_records(file: Path) -> Iterator[Any]:
             whole = b""
 
 
+@pytest.mark.exhaustive
 def test_a_tracker_that_never_answers_holds_up_no_run_and_says_what_it_did_not_send(
     launch: Any, job: dict[str, Any]
 ) -> None:

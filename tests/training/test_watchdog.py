@@ -170,6 +170,7 @@ def test_no_rank_crashes_when_it_ends_while_it_waits_for_the_store(tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_restarts_ends_with_a_status_of_its_own(launch: Launch, job: dict[str, Any]) -> None:
     run = launch(job | {"hang_detection": HANG_DETECTION}, 2, PET_MAX_RESTARTS="0")
     until(run, 4)
