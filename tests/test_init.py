@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.in_process import Completed, run_trainway
+from tests.command_line import Completed, run_trainway
 from tests.people import ADMIN
 from trainway.new_platform import Wishes, capacities_for, platform_text, regions_for
 from trainway.spec.errors import UsageError

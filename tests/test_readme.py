@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.launch.in_process import run_trainway
+from tests.command_line import run_trainway
 from tests.synthesis import ROOT
 from trainway.spec.loader import load_platform
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import run_trainway
 from tests.launch.foreign import COUNT, write_foreign_job
-from tests.launch.in_process import run_trainway
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.local import watch
 from trainway.launch.node.exit_statuses import NOT_FOUND, STOPPED

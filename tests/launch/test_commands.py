@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.command_line import Completed, run_trainway
 from tests.launch.conftest import write_job
-from tests.launch.in_process import Completed, run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import platform_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.launch.in_process import run_trainway
+from tests.command_line import run_trainway
 from tests.launch.test_any_program import trainway
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy
 import pytest
 
+from tests.command_line import Completed, run_trainway
 from tests.container import stand_ins
 from tests.launch.foreign import write_foreign_job
-from tests.launch.in_process import Completed, run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
@@ -100,6 +100,7 @@ def test_a_job_on_this_machine_has_its_packages_and_the_numpy_that_was_here(tmp_
         ("absent.txt", "No such file or directory"),
     ],
 )
+@pytest.mark.exhaustive
 def test_packages_that_do_not_fit_are_refused_before_the_launch(packages: Any, why: str, tmp_path: Path) -> None:
     job = write_foreign_job(tmp_path, packages=packages)
     done = launched(tmp_path, "launch", str(job), "--run=runs/bad")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.in_process import run_trainway
+from tests.command_line import run_trainway
 from trainway.launch.job_file.programs import program_of
 from trainway.launch.program.request import run_name
 from trainway.launch.runs.names import LONGEST_RUN_NAME, check_directory_name, check_login_name, check_run_name

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.command_line import run_trainway
 from tests.launch.conftest import write_job
-from tests.launch.in_process import run_trainway
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
 from trainway.launch.local import watch

@@ -21,8 +21,8 @@ import pytest
 from botocore.stub import Stubber
 
 from emulator import Emulator, running
+from tests.command_line import run_trainway
 from tests.launch.foreign import write_foreign_job
-from tests.launch.in_process import run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm

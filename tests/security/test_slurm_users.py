@@ -66,7 +66,7 @@ class Cluster:
 
     def each(self, person: str, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
         """Run commands of Trainway in turn, each in a process that one Python of the person forks."""
-        done = self.at(person, PYTHON, "-m", "tests.security.forked_command", json.dumps(commands))
+        done = self.at(person, PYTHON, "-m", "tests.command_line", json.dumps(commands))
         assert done.returncode == 0, done.stderr
         return [
             subprocess.CompletedProcess(list(words), *ended)

@@ -19,10 +19,10 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.command_line import run_trainway
 from tests.hand_offs import document_in
 from tests.seams.resolved import Deployed, deploy
 from tests.security.enforced_aws import Enforced, Person, enforced
-from tests.security.forked_command import trainway
 from tests.security.test_team_data import PLATFORM, bucket_of, roles_of
 from tests.synthesis import assembly_in, templates_of
 from trainway.spec.handoff import BuiltImage, HandOff, Pointer, fill
@@ -56,7 +56,7 @@ class Laptops:
         environment = self.aws.environment(self.emulator, person)
         environment |= {"HOME": str(home), "LOGNAME": person}
         environment.pop("XDG_CONFIG_HOME", None)
-        return trainway(words, environment, home)
+        return run_trainway(*words, directory=home, environment=environment)
 
     def succeeds(self, person: str, *words: str) -> str:
         done = self.at(person, *words)

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from emulator import Emulator, running
+from tests.command_line import Completed, run_trainway
 from tests.launch.conftest import make_hand_off
-from tests.launch.in_process import Completed, run_trainway
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.test_three_commands import deployed, relays, with_aws_on_nodes

@@ -16,9 +16,9 @@ import boto3
 import pytest
 import yaml
 
+from tests.command_line import run_trainway
 from tests.launch.conftest import BUCKET, write_job
 from tests.launch.foreign import write_foreign_job
-from tests.launch.in_process import run_trainway
 from tests.launch.planted_faults import FAULTS
 from tests.launch.sagemaker.containers import ROOT, containers, missing
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
@@ -125,6 +125,7 @@ def test_two_hosts_find_each_other_and_train_from_the_file_system(
     assert list((file_system / "checkpoints/small").glob("step-*/.metadata"))
 
 
+@pytest.mark.exhaustive
 def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_when_it_is_told_to_stop(
     corpus: Path, tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
 ) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import run_trainway
 from tests.launch.conftest import write_job
-from tests.launch.in_process import run_trainway
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for

@@ -1,8 +1,10 @@
 """Runs the command line in a fork of the tests' process: a process of its own, which has imported everything already.
 
-`python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take. As a
-program, with a JSON list of commands, this module runs each command in turn, and prints the exit status, the output,
-and the errors of each. So another user of the operating system imports once, too.
+`python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take. A test
+starts it if it sends signals, or if commands run at the same time.
+
+As a program, with a JSON list of commands, this module runs each command in turn, and prints the exit status, the
+output, and the errors of each. So another user of the operating system imports once, too.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ from trainway import cli
 LIMIT_SECONDS = 1800
 
 
-def trainway(words: Sequence[str], environment: Mapping[str, str], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run `trainway WORDS` with an environment of its own, in a directory. Return its exit status and its output.
+Completed = subprocess.CompletedProcess[str]
 
-    A signal that ends the command is a negative exit status.
+
+def run_trainway(*words: str, directory: Path, environment: Mapping[str, str] | None = None) -> Completed:
+    """Run `trainway WORDS` in a directory, without input, and return its exit status and its output.
+
+    `environment` replaces that of the tests. A signal that ends the command is a negative exit status.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         if (child := os.fork()) == 0:
-            _run(words, environment, directory, out, errors)
+            _run(words, os.environ.copy() if environment is None else environment, directory, out, errors)
         _, status = os.waitpid(child, 0)
         texts = []
         for each in (out, errors):
@@ -65,6 +70,9 @@ def _run(
         cli.main()
         status = 0
     except SystemExit as end:
+        # As Python ends a process.
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -75,5 +83,5 @@ def _run(
 
 
 if __name__ == "__main__":
-    ended = [trainway(words, os.environ.copy(), Path.cwd()) for words in json.loads(sys.argv[1])]
+    ended = [run_trainway(*words, directory=Path.cwd()) for words in json.loads(sys.argv[1])]
     print(json.dumps([[each.returncode, each.stdout, each.stderr] for each in ended]))
