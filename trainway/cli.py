@@ -38,6 +38,7 @@ from trainway.commands.printing import show
 from trainway.commands.target_flags import LaunchCommand
 from trainway.parts.endings import ToldToEnd, end_on_signals, takes_no_more
 from trainway.spec.errors import UsageError
+from trainway.spec.shown import shown_lines
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -138,7 +139,7 @@ def main() -> None:
     except ToldToEnd as told:
         sys.exit(told.exit_status)
     except UsageError as error:
-        show(str(error), to=sys.stderr)
+        show(shown_lines(str(error)), to=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if (sentence := takes_no_more(error)) is None:

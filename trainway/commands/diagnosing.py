@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -26,12 +25,11 @@ def explain(
     from trainway.explain import explain as findings_of
     from trainway.launch.registry.find import find_run
     from trainway.launch.runs.evidence import evidence_of
-    from trainway.launch.runs.run_directory import RUNS
+    from trainway.launch.runs.run_directory import directory_named, run_here
 
-    is_run = any((directory / "launch.json").is_file() for directory in (RUNS / name, Path(name)))
-    of_others = Path(name).is_dir() and not is_run
+    of_others = None if run_here(name) else directory_named(name)
     with working(f"reading what is known of {name}"):
-        evidence = evidence_in(Path(name)) if of_others else evidence_of(find_run(name))
+        evidence = evidence_in(of_others) if of_others else evidence_of(find_run(name))
         findings = findings_of(evidence)
     if as_json:
         print(json.dumps(as_document(findings), indent=2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,14 +25,14 @@ def report(
     The files of a run that was launched elsewhere come by `trainway copy`.
     """
     from trainway.launch.registry.find import find_run
-    from trainway.launch.runs.run_directory import read_launch
+    from trainway.launch.runs.run_directory import directory_named, read_launch
     from trainway.launch.starting.evaluations import keep_evaluations
     from trainway.parts.extras import require_extras
     from trainway.report import write_report
 
     require_extras("trainway report", "report")
     # A run that was started by torchrun alone has a directory, and is known to no launcher.
-    run = Path(name) if Path(name).is_dir() else find_run(name)
+    run = directory_named(name) or find_run(name)
     with working(f"writing the report of {run.name}"):
         if (run / "launch.json").is_file():
             keep_evaluations(run, read_launch(run))

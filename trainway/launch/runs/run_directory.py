@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -94,11 +94,27 @@ def runs_below(directory: Path) -> list[Path]:
     return sorted(found, key=lambda run: str(read_launch(run)["started"]), reverse=True)
 
 
+def run_here(name: str) -> Path | None:
+    """Return the directory of a run that was launched from here, by name or path, or None if there is none."""
+    for run in (RUNS / name, Path(name)):
+        with suppress(OSError):  # the name is too long for a path
+            if (run / "launch.json").is_file():
+                return run
+    return None
+
+
+def directory_named(name: str) -> Path | None:
+    """Return the directory of that name, or None if there is none."""
+    with suppress(OSError):  # the name is too long for a path
+        if Path(name).is_dir():
+            return Path(name)
+    return None
+
+
 def run_named(name: str) -> Path:
     """Return the directory of a run by name or path. Raises UsageError if none was launched from here."""
-    for run in (RUNS / name, Path(name)):
-        if (run / "launch.json").is_file():
-            return run
+    if run := run_here(name):
+        return run
     known = ", ".join(run.name for run in runs_below(RUNS)[:3])
     fix = f"the newest are {known}" if known else "nothing was launched from this directory; go to where it was"
     raise usage_error(

@@ -15,6 +15,7 @@ from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.shown import shown
 
 Handle = Mapping[str, str]
 """How a target finds a run again; kept in the run's launch.json on the machine that submitted it."""
@@ -27,6 +28,11 @@ class State:
     phase: Phase
     reason: str = ""
     nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Let no word of a target, which a job can have written, reach a terminal as it is."""
+        object.__setattr__(self, "reason", shown(self.reason))
+        object.__setattr__(self, "nodes", tuple(map(shown, self.nodes)))
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,9 @@ class Target(Generic[Request, Options]):
     """A frozen dataclass whose fields describe the flags: trainway/launch/target/options.py."""
     orchestrators: tuple[Orchestrator, ...] = ()
     """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
+    handle: Mapping[str, str] = field(default_factory=dict)
+    """A regular expression for each value of a handle, by its key. The record of a run, which others can write, is not
+    read if it has another key, or another value. Required for `orchestrators`."""
     prepare: Callable[[Any], Sequence[Request]]
     """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
