@@ -68,23 +68,26 @@ SECONDS_BETWEEN_TABLES = 5.0
 
 def _rows(names: Sequence[str], *, everywhere: bool, teams: Sequence[str]) -> list[Row]:
     from trainway.launch.registry.find import find_run, launch_of, reachable_registries, written_state
+    from trainway.launch.registry.record import RunRecord, UnreadableRecord
     from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
-    from trainway.launch.runs.status import status_of_launch
+    from trainway.launch.runs.status import status_of_launch, unreadable_row
     from trainway.launch.starting.evaluations import known_evaluations
 
+    unreadable: list[Row] = []
     if names or not (everywhere or teams):
         here = [find_run(name) for name in names] if names else runs_below(RUNS)
         launches = [(run, read_launch(run)) for run in here]
     else:
+        found = [(each, registry) for registry in reachable_registries() for each in registry.records_and_others(teams)]
         launches = [
-            (RUNS / record.run, launch_of(record, registry))
-            for registry in reachable_registries()
-            for record in registry.records(teams)
-            if record.launch
+            (RUNS / each.run, launch_of(each, registry))
+            for each, registry in found
+            if isinstance(each, RunRecord) and each.launch
         ]
+        unreadable = [unreadable_row(each.run, each.why) for each, _ in found if isinstance(each, UnreadableRecord)]
     rows = [status_of_launch(run.name, launch, run, written_state(launch, run.name)) for run, launch in launches]
     if not names:
-        return rows
+        return [*rows, *unreadable]
     return [
         row._replace(evaluations=tuple(each.as_json() for each in known_evaluations(run, launch)))
         for row, (run, launch) in zip(rows, launches, strict=True)

@@ -12,6 +12,7 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
+from tests.launch.registry.launches import SLURM
 from tests.synthesis import ROOT
 from trainway.launch.registry import connections, find
 from trainway.launch.registry.record import RunRecord, key_of, parse
@@ -59,10 +60,9 @@ def bucket(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_a_record_is_read_as_it_was_written() -> None:
     REGISTRY.reserve(RECORD)
     assert REGISTRY.read("nightly-1") == RECORD
-    launch = {"target": "slurm", "handle": {"job": "7"}}
-    REGISTRY.write(RECORD.taken(launch))
+    REGISTRY.write(RECORD.taken(SLURM))
     found = REGISTRY.read("nightly-1")
-    assert found is not None and found.launch == launch
+    assert found is not None and found.launch == SLURM
     assert list(REGISTRY.records()) == [found] and list(REGISTRY.records(["product"])) == []
     REGISTRY.release(RECORD)
     assert REGISTRY.read("nightly-1") is None
@@ -104,7 +104,7 @@ def test_a_run_that_was_reserved_and_never_submitted_is_taken_over_once() -> Non
         REGISTRY._put(both[1][0], IfMatch=both[1][1])
     assert REGISTRY.take_over(later[1]) is True
     assert REGISTRY.take_over(later[1]) is False, "it is taken over already"
-    REGISTRY.write(RECORD.taken({"target": "slurm"}))
+    REGISTRY.write(RECORD.taken(SLURM))
     assert REGISTRY.take_over(later[0]) is False, "it was submitted"
     assert REGISTRY.take_over(replace(RECORD, run="absent")) is False
 
@@ -127,25 +127,26 @@ def test_a_bucket_that_cannot_be_written_is_a_sentence_with_the_right_that_is_mi
 @pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "run": "x"}', "no JSON"])
 def test_what_is_no_record_is_told_so(text: str) -> None:
     with pytest.raises(ValueError):
-        parse(text)
+        parse(text, RECORD.key)
     boto3.client("s3", region_name=REGISTRY.region).put_object(
         Bucket=REGISTRY.bucket, Key=key_of("research", "nightly-1"), Body=text.encode()
     )
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="the record of the run nightly-1 is unreadable"):
         REGISTRY.read("nightly-1")
 
 
 def test_a_run_that_is_here_is_brought_up_to_date() -> None:
     REGISTRY.reserve(RECORD)
-    REGISTRY.write(RECORD.taken({"target": "local", "handle": {"run": "x"}, "started": RECORD.started}))
+    REGISTRY.write(RECORD.taken(SLURM))
     found = REGISTRY.read(RECORD.run)
     assert found is not None
     run = find.kept_here(found, REGISTRY)
     assert (run / "job.yaml").read_text() == "name: nightly\n"
-    REGISTRY.write(replace(found, attempts=2, launch={**(found.launch or {}), "handle": {"run": "y"}}))
+    later = SLURM["handle"] | {"job": "18"}
+    REGISTRY.write(replace(found, attempts=2, launch=SLURM | {"handle": later}))
     assert find.find_run(RECORD.run) == run
     launch = read_launch(run)
-    assert (launch["handle"], launch["registry"]["attempts"]) == ({"run": "y"}, 2)
+    assert (launch["handle"], launch["registry"]["attempts"]) == (later, 2)
 
 
 def test_a_damaged_list_of_platforms_says_how_to_mend_it(tmp_path: Path) -> None:

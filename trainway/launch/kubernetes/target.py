@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainway.launch.kubernetes.cluster_state import cluster_state
 from trainway.launch.kubernetes.evidence import evidence
 from trainway.launch.kubernetes.known_nodes import known_nodes
-from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.options import KINDS, KubernetesOptions
 from trainway.launch.kubernetes.render import as_yaml, render_documents
 from trainway.launch.kubernetes.submit import find, submit
 from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
@@ -33,6 +33,13 @@ TARGET = Target(
     heading="On Kubernetes",
     options=KubernetesOptions,
     orchestrators=tuple(each for each in Orchestrator if each.is_kubernetes),
+    handle={
+        "context": r"[A-Za-z0-9_][^\s]{0,511}",
+        "namespace": r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        "kind": "|".join(KINDS),
+        "name": r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        "logs": r"(s3:/)?(/(?!\.{1,2}(/|$))[A-Za-z0-9_.@+=-]+)+",
+    },
     prepare=prepare_on_platform,
     render=_render,
     submit=_submit,

@@ -11,6 +11,7 @@ from trainway.launch.platform.hand_off import DeployedPlatform, read_hand_off
 from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
+from trainway.launch.runs.names import is_run_name
 from trainway.launch.runs.run_directory import RUNS, make_run_directory, read_launch, run_named, write_launch
 from trainway.spec.errors import UsageError, usage_error
 
@@ -96,7 +97,7 @@ def registry_in(launch: dict[str, Any]) -> Registry | None:
 
 
 def _found_elsewhere(name: str, absent: UsageError) -> Path:
-    if "/" in name or not (platforms := known_platforms()):
+    if not is_run_name(name) or not (platforms := known_platforms()):
         raise absent
     looked = list[str]()
     for each in platforms:

@@ -1,12 +1,22 @@
-"""What is recorded about a run where its platform is."""
+"""What is recorded about a run where its platform is.
+
+Every member of the run's team can write the record, and so can a job of the team. `parse` is the only function that
+reads a record. It refuses every value that a launch does not write.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from trainway.launch.runs.names import is_run_name
+from trainway.launch.target.known import handle_problem
 from trainway.spec.derived.team_data import RECORDS
+from trainway.spec.shown import shown
 
 SCHEMA_VERSION = 1
 RECORD = ".json"
@@ -55,12 +65,110 @@ def key_of(team: str | None, run: str) -> str:
     return f"{prefix_of(team)}{run}{RECORD}"
 
 
-def parse(text: str) -> RunRecord:
-    """Return the record in a text. Raises ValueError for a text that is no record of this version's schema."""
-    stated = json.loads(text)
+@dataclass(frozen=True)
+class UnreadableRecord:
+    """An object at the key of a record that is no record of a run, and why."""
+
+    key: str
+    why: str
+
+    @property
+    def run(self) -> str:
+        """The name of the run in the key, without the characters that a terminal does not show."""
+        return shown(self.key.rpartition("/")[2].removesuffix(RECORD))
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it has characters that a terminal does not show")
+    return text
+
+
+def _moment(text: str) -> str:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("it is no time") from None
+    if found.tzinfo is None:
+        raise ValueError("it is a time without its distance from UTC")
+    return text
+
+
+_Line = Annotated[str, Field(max_length=1024), AfterValidator(_one_line)]
+_Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
+# A file beside the job file: no path, and no hidden file.
+_FileName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$")]
+_STRICT = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class _Price(BaseModel):
+    model_config = _STRICT
+    instance_type: _Line
+    bought: _Line
+    region: _Line
+    usd_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None
+    as_of: _Line | None
+
+
+class _Nodes(BaseModel):
+    model_config = _STRICT
+    count: Annotated[int, Field(ge=1, le=1_000_000)]
+    instance_type: _Line
+    price: _Price | None = None
+
+
+class _Launch(BaseModel):
+    """What trainway/launch/runs/run_directory.py writes at a submission."""
+
+    model_config = _STRICT
+    target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+    handle: dict[_Line, _Line]
+    options: dict[_Line, JsonValue]
+    nodes: _Nodes | None = None
+    started: _Moment
+    first_started: _Moment
+    ended: _Moment | None = None
+
+
+class _Record(BaseModel):
+    model_config = _STRICT
+    run: str
+    team: str | None
+    owner: Annotated[_Line, Field(min_length=1)]
+    started: _Moment
+    files: dict[_FileName, str]
+    launch: _Launch | None = None
+    attempts: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
+def parse(text: str, key: str) -> RunRecord:
+    """Return the record in the text of the object at a key.
+
+    Raises ValueError for a text that is no record of this version's schema, or is the record of a run with another key.
+    """
+    try:
+        stated = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
     if not isinstance(stated, dict) or stated.pop("schema_version", None) != SCHEMA_VERSION:
         raise ValueError("it is no record of a run that this version of Trainway can read")
     try:
-        return RunRecord(**stated)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+        found = _Record.model_validate(stated)
+    except (ValidationError, RecursionError) as error:
+        raise ValueError(_first_problem(error)) from None
+    if not is_run_name(found.run) or key_of(found.team, found.run) != key:
+        raise ValueError("it names another run than its key")
+    if "job.yaml" not in found.files:
+        raise ValueError("it has no job file")
+    if found.launch and (problem := handle_problem(found.launch.target, found.launch.handle)):
+        raise ValueError(f"launch.handle: {problem}")
+    return RunRecord(**stated)
+
+
+def _first_problem(error: ValidationError | RecursionError) -> str:
+    """Return what is wrong with the first wrong value, by its keys, without the value."""
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
+    problem = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(each if isinstance(each, str) and each.isidentifier() else "*" for each in problem["loc"])
+    return f"{where}: {problem['msg']}"

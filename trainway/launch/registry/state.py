@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from trainway.launch.registry.record import prefix_of
+from trainway.spec.shown import shown
 
 VERSION = 1
 VARIABLE = "TRAINWAY_STATE"
@@ -60,14 +63,48 @@ def state_key_of(team: str | None, run: str) -> str:
     return f"{prefix_of(team)}{run}.state"
 
 
+_Shown = Annotated[str, AfterValidator(shown)]
+# Seconds since the epoch, until the year 9999. datetime has no later ones.
+_Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+# A job's image can be of a later version, and write more.
+_WRITTEN = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class _Checkpoint(BaseModel):
+    model_config = _WRITTEN
+    step: _Count
+    location: _Shown
+    time: _Seconds
+    every: _Count | None = None
+
+
+class _State(BaseModel):
+    model_config = _WRITTEN
+    state: Literal["running", "succeeded", "stopped", "failed"]
+    attempt: _Count
+    started: _Seconds
+    written: _Seconds
+    step: _Count | None = None
+    steps: _Count | None = None
+    loss: float | None = None
+    stepped: _Seconds | None = None
+    step_seconds: _Seconds | None = None
+    checkpoint: _Checkpoint | None = None
+    reason: _Shown | None = None
+    exit_status: int | None = None
+    nodes: list[_Shown] = []
+
+
 def parse_state(text: str) -> RunState:
     """Return the state in a text. Raises ValueError for a text that is no state of this version's schema."""
-    stated = json.loads(text)
+    try:
+        stated = json.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
     if not isinstance(stated, dict) or stated.pop("schema_version", None) != VERSION:
         raise ValueError("it is no state of a run that this version of Trainway can read")
-    known = {field.name for field in fields(RunState)} - {"nodes"}
-    nodes = tuple(stated.get("nodes", ()))
-    try:
-        return RunState(**{name: value for name, value in stated.items() if name in known}, nodes=nodes)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    found = _State.model_validate(stated).model_dump()
+    if found["checkpoint"] is not None and found["checkpoint"]["every"] is None:
+        del found["checkpoint"]["every"]
+    return RunState(**found | {"nodes": tuple(found["nodes"])})

@@ -11,12 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.registry.record import RECORD, RunRecord, key_of, parse, prefix_of
+from trainway.launch.registry.record import RECORD, RunRecord, UnreadableRecord, key_of, parse, prefix_of
 from trainway.launch.registry.state import RunState, parse_state, state_key_of
+from trainway.launch.runs.names import is_run_name
 from trainway.spec.errors import UsageError, usage_error
 
 _ABSENT = {"NoSuchKey", "404"}
 _DENIED = {"AccessDenied", "403"}
+
+
+# A record has a job file and a lock of packages. A larger object is no record, and is not read.
+_MOST_BYTES = 16 * 2**20
 
 
 class NameTaken(Exception):
@@ -63,13 +68,16 @@ class Registry:
     def read(self, run: str) -> RunRecord | None:
         """Return the record of a run of any team whose records this person may read, or None if there is none.
 
-        Raises UsageError if the bucket cannot be asked, and if two teams have a run of the name.
+        Raises UsageError if the bucket cannot be asked, if the record cannot be read, and if two teams have a run of
+        the name.
         """
         found = list[RunRecord]()
+        if not is_run_name(run):
+            return None
         for team in self._teams():
             # S3 forbids an object that does not exist to those who may list only some prefixes.
             with contextlib.suppress(LookupError, PermissionError):
-                found.append(self._get(key_of(team, run)))
+                found.append(self._readable(key_of(team, run)))
         if len(found) > 1:
             teams = " and ".join(str(each.team) for each in found)
             why = f"the teams {teams} have a run of this name"
@@ -84,9 +92,10 @@ class Registry:
         """
         try:
             text, etag = self._text_and_etag(record.key)
-        except LookupError:
+            kept = parse(text, record.key)
+        except (LookupError, ValueError):
             return False
-        if parse(text).started == record.started or parse(text).launch is not None:
+        if kept.started == record.started or kept.launch is not None:
             return False
         try:
             self._put(record, IfMatch=etag)
@@ -95,18 +104,27 @@ class Registry:
         return True
 
     def named(self, team: str | None, prefix: str) -> Iterator[RunRecord]:
-        """Yield the records of a team's runs whose names begin with a prefix.
+        """Yield the records of a team's runs whose names begin with a prefix. Leave out unreadable records.
 
-        Raises UsageError if the records cannot be listed or read.
+        Raises UsageError if the records cannot be listed, or may not be read.
         """
-        yield from self._listed(prefix_of(team), f"{prefix_of(team)}{prefix}", is_asked_for=True)
+        found = self._listed(prefix_of(team), f"{prefix_of(team)}{prefix}", is_asked_for=True)
+        yield from (each for each in found if isinstance(each, RunRecord))
 
     def records(self, teams: Sequence[str] = ()) -> Iterator[RunRecord]:
-        """Yield the records of some teams, or of all teams that this person may read, the newest of each team first."""
+        """Yield the readable records that `records_and_others` yields."""
+        yield from (each for each in self.records_and_others(teams) if isinstance(each, RunRecord))
+
+    def records_and_others(self, teams: Sequence[str] = ()) -> Iterator[RunRecord | UnreadableRecord]:
+        """Yield the records of some teams, or of all teams that this person may read, the newest of each team first.
+
+        An unreadable record is one among the others: somebody who can write one must not hide them.
+        Raises UsageError if the records cannot be listed, or may not be read.
+        """
         for team in teams or self._teams():
             yield from self._listed(prefix_of(team), prefix_of(team), is_asked_for=bool(teams))
 
-    def _listed(self, where: str, prefix: str, *, is_asked_for: bool) -> Iterator[RunRecord]:
+    def _listed(self, where: str, prefix: str, *, is_asked_for: bool) -> Iterator[RunRecord | UnreadableRecord]:
         """Yield the records of the keys with a prefix. Leave them out if they may not be listed."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -150,15 +168,27 @@ class Registry:
         except BotoCoreError as error:
             raise self._problem("written", record.key, "s3:PutObject", error) from None
 
-    def _get(self, key: str) -> RunRecord:
+    def _get(self, key: str) -> RunRecord | UnreadableRecord:
         """Return the record in an object. Raises LookupError for none, and PermissionError for a forbidden one."""
         try:
-            return parse(self._text(key))
+            return parse(self._text(key), key)
         except ValueError as error:
-            raise self._problem("read", key, "s3:GetObject", error) from None
+            return UnreadableRecord(key, str(error))
+
+    def _readable(self, key: str) -> RunRecord:
+        """Return the record in an object. Raises as `_get`, and UsageError for an object that is no record."""
+        found = self._get(key)
+        if isinstance(found, RunRecord):
+            return found
+        where = f"s3://{self.bucket}/{key}"
+        fix = f"launch the run again under another name; `aws s3 rm {where}` deletes the record"
+        raise usage_error(f"the record of the run {found.run} is unreadable", why=found.why, fix=fix)
 
     def _text(self, key: str) -> str:
-        """Return the text of an object. Raises LookupError for none, and PermissionError for a forbidden one."""
+        """Return the text of an object.
+
+        Raises LookupError for none, PermissionError for a forbidden one, and ValueError for one that is no text.
+        """
         return self._text_and_etag(key)[0]
 
     def _text_and_etag(self, key: str) -> tuple[str, str]:
@@ -166,6 +196,8 @@ class Registry:
 
         try:
             found = self._client().get_object(Bucket=self.bucket, Key=key)
+            if found["ContentLength"] > _MOST_BYTES:
+                raise ValueError(f"it has {found['ContentLength']:,} bytes")
             return found["Body"].read().decode("utf-8"), str(found["ETag"])
         except ClientError as error:
             code = error.response["Error"]["Code"]

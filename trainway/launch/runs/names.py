@@ -18,12 +18,17 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*")
 
 
+def is_run_name(name: str) -> bool:
+    """Return whether a run on a platform can have a name: a DNS label of LONGEST_RUN_NAME characters."""
+    return len(name) <= LONGEST_RUN_NAME and _LABEL.fullmatch(name) is not None
+
+
 def check_run_name(name: str) -> str:
     """Return a name for a run on a platform. Raises UsageError if it is not a DNS label of LONGEST_RUN_NAME characters.
 
     It stands in batch scripts, paths, and names of objects.
     """
-    if len(name) > LONGEST_RUN_NAME or not _LABEL.fullmatch(name):
+    if not is_run_name(name):
         raise usage_error(
             f"a run cannot be called {name!r}",
             why="its directory, its batch job, and objects of Kubernetes have the same name, which is a DNS label",

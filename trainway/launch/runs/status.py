@@ -66,6 +66,11 @@ def how_it_ended(phase: Phase, written: Mapping[str, Any] | None) -> Phase | Non
     return phase if phase in OVER else None
 
 
+def unreadable_row(name: str, why: str) -> Row:
+    """Return the row of a record that no launch has written."""
+    return Row(name, "-", "unreadable record", None, (), "", why)
+
+
 def status_of(run: Path, written: Mapping[str, Any] | None = None) -> Row:
     """Return the row of a run of this machine."""
     return status_of_launch(run.name, read_launch(run), run, written)
@@ -149,7 +154,7 @@ def status_table(rows: Sequence[Row]) -> None:
     for row in rows:
         nodes = ", ".join(row.nodes) if len(row.nodes) <= 2 else f"{len(row.nodes)} nodes"
         whose = (row.owner or "", row.team or "") if shows_owners else ()
-        times = (duration(row.seconds_left), duration(age(row.started)))
+        times = (duration(row.seconds_left), duration(age(row.started) if row.started else None))
         table.add_row(row.run, *whose, row.target, row.phase, row.step or "", *times, nodes, row.reason)
     print_table(table)
 

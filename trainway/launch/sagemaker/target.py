@@ -25,6 +25,7 @@ TARGET = Target(
     options=SageMakerOptions,
     orchestrators=tuple(Orchestrator),
     on_nodes_of_platform=False,
+    handle={"name": r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}", "region": r"[a-z]{2,}(-[a-z0-9]+)+"},
     prepare=prepare_on_platform,
     render=_render,
     submit=submit,

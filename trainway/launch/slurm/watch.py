@@ -45,13 +45,13 @@ _OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": P
 
 def state(handle: Handle) -> State:
     """Return the state of the run from squeue, from the run's file `outcome`, or from the accounting."""
-    job, directory = handle["job"], PurePosixPath(handle["directory"])
+    job, directory = shlex.quote(handle["job"]), PurePosixPath(handle["directory"])
     # By its name: asked for a job that it forgot, squeue fails as if it could not ask. A busy controller
     # closes some connections ("Unexpected missing socket error"). squeue is therefore called again once.
     line = f"""
 ask() {{ squeue --noheader --states=all --name={shlex.quote(directory.name)} --format='%A|%T|%r|%N'; }}
 queued=$(ask) || queued=$(sleep 2 && ask) || exit
-queued=$(grep '^{job}|' <<<"$queued")
+queued=$(grep ^{job}'|' <<<"$queued")
 outcome=$(cat {shlex.quote(str(directory / "outcome"))} 2>/dev/null)
 accounted=
 if [[ -z $queued ]]; then
@@ -73,7 +73,7 @@ fi
 
 def stop(handle: Handle) -> None:
     """Signal the batch script, so that the ranks save a checkpoint and end. Cancel a run that waits."""
-    job = handle["job"]
+    job = shlex.quote(handle["job"])
     # Not queued again, whatever happens while it saves. One that has ended is left alone.
     line = f"""
 case $(squeue --noheader --states=all --jobs={job} --format=%T) in

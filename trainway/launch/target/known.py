@@ -6,13 +6,15 @@ instead, so that a checkout that was not installed has them, and an installation
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from trainway.launch.target.protocol import Target
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 
@@ -63,6 +65,23 @@ def target_named(name: str, *, cannot: str = "watched") -> AnyTarget:
         why = f"{found.value} has the name {loaded.name}"
         raise usage_error(what, why=why, fix=f"name the entry point of {GROUP} as the target")
     return loaded
+
+
+def handle_problem(name: str, handle: Mapping[str, str]) -> str | None:
+    """Return why a target cannot have given a handle, or None. A target that is not known here gives any handle.
+
+    Each function of a target passes values of a handle to programs.
+    """
+    try:
+        target = target_named(name)
+    except UsageError:
+        return None
+    if not target.orchestrators:
+        return f"{name} runs no jobs on a platform"
+    if handle.keys() != target.handle.keys():
+        return f"{name} has the keys {', '.join(target.handle)}"
+    wrong = [key for key, pattern in target.handle.items() if not re.fullmatch(pattern, handle[key], re.ASCII)]
+    return f"{name} gives no such {wrong[0]}" if wrong else None
 
 
 def all_targets() -> list[AnyTarget]:

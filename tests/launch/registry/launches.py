@@ -1,0 +1,43 @@
+"""What a launch records about runs on clusters, as the content of launch.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_STARTED = "2026-11-24T10:00:00+00:00"
+_TIMES = {"started": _STARTED, "first_started": _STARTED, "ended": None}
+_PRICE = {
+    "instance_type": "p5.48xlarge",
+    "bought": "on demand",
+    "region": "us-east-1",
+    "usd_per_hour": 55.04,
+    "as_of": "2026-11-20",
+}
+_NODES = {"count": 2, "instance_type": "p5.48xlarge", "price": _PRICE}
+SLURM: dict[str, Any] = {
+    "target": "slurm",
+    "handle": {
+        "cluster": "atlas",
+        "arn": "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghijkl",
+        "region": "us-east-1",
+        "user": "ada",
+        "job": "17",
+        "directory": "/fsx/runs/nightly-1",
+    },
+    "options": {"platform_file": "platform.yaml"},
+    "nodes": _NODES,
+    **_TIMES,
+}
+KUBERNETES: dict[str, Any] = {
+    "target": "kubernetes",
+    "handle": {
+        "context": "arn:aws:eks:us-east-1:123456789012:cluster/atlas",
+        "namespace": "research",
+        "kind": "TrainJob",
+        "name": "nightly-1",
+        "logs": "/fsx/runs/nightly-1/logs",
+    },
+    "options": {"platform_file": "platform.yaml"},
+    "nodes": _NODES,
+    **_TIMES,
+}
