@@ -1,0 +1,283 @@
+"""A record of a run that somebody else wrote into the bucket harms nobody who lists, watches, or stops runs.
+
+A job of a team can write the records of its team: its role may write below the team's prefix.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import stat
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import running
+from tests.command_line import Completed, run_trainway
+from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.registry import launches
+from tests.launch.test_commands import SLURM, deploy
+from trainway.launch.registry.record import SCHEMA_VERSION, key_of, parse
+from trainway.launch.registry.state import parse_state, state_key_of
+
+TEAM = "research"
+GOOD = "sound"
+CANARY = "canary"
+# What a shell, a path, a terminal, a program's options, or Python would take for more than a value.
+VALUES: tuple[Any, ...] = (
+    f"1'; touch {CANARY}; echo '",
+    f"$(touch {CANARY})",
+    f"1`touch {CANARY}`",
+    f"1\ntouch {CANARY}\n",
+    f"-oProxyCommand=touch {CANARY}",
+    "--kubeconfig=/dev/stdin",
+    f"../../../{CANARY}",
+    f"/{CANARY}/../..",
+    f"a/{CANARY}",
+    "root",
+    "\x1b]0;told\x07\x1b[2J",
+    "left\u202eright",
+    "yesterday",
+    "2026-11-24T10:00:00",
+    "",
+    "a" * 2000,
+    "\ud800",
+    "9" * 400,
+    10**400,
+    -1,
+    1.5,
+    float("nan"),
+    True,
+    None,
+    [],
+    {},
+    ["1"],
+    {"a": {"b": 1}},
+)
+# Texts that are no JSON object of a record.
+TEXTS = (
+    "",
+    "no JSON",
+    "[]",
+    "[" * 200_000,
+    '{"a":' * 200_000,
+    '{"schema_version": 2}',
+    '{"schema_version": 1}',
+    "\ufeff{}",
+    "NaN",
+)
+
+
+def sound(run: str, launch: dict[str, Any] = launches.SLURM) -> dict[str, Any]:
+    """Return the record of a run, as a launch writes it."""
+    handle = launch["handle"] | ({"directory": f"/fsx/runs/{run}"} if launch is launches.SLURM else {"name": run})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run,
+        "team": TEAM,
+        "owner": "ada",
+        "started": launch["started"],
+        "files": {"job.yaml": "name: nightly\ncommand: [python, train.py]\n"},
+        "launch": launch | {"handle": handle},
+        "attempts": 1,
+    }
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all values within a JSON value."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        yield (*path, key)
+        yield from places(each, (*path, key))
+
+
+def changed(record: dict[str, Any], path: tuple[Any, ...], value: Any, how: str) -> dict[str, Any]:
+    """Return a record with one value replaced, with a key replaced, or with another key beside the value."""
+    made = deepcopy(record)
+    *above, last = path
+    inner = made
+    for key in above:
+        inner = inner[key]
+    if how == "value":
+        inner[last] = value
+    elif how == "key":
+        inner[str(value)] = inner.pop(last)
+    else:
+        inner[str(value)] = "x"
+    return made
+
+
+def hostile(count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield the names of runs and the texts of hostile records of them, of which each has one to three changes."""
+    drawn = random.Random(seed)
+    for number in range(count):
+        run = f"hostile-{number}"
+        record = sound(run, drawn.choice((launches.SLURM, launches.KUBERNETES)))
+        for _ in range(drawn.choice((1, 1, 1, 2, 3))):
+            path = drawn.choice(list(places(record)))
+            how = drawn.choice(("value", "value", "value", "key", "beside"))
+            record = changed(record, path, drawn.choice(VALUES), how)
+        yield run, json.dumps(record)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(300, 1), pytest.param(3000, 2, marks=pytest.mark.exhaustive)])
+def test_only_what_a_launch_writes_is_read(count: int, seed: int) -> None:
+    read = 0
+    for run, text in hostile(count, seed):
+        try:
+            record = parse(text, key_of(TEAM, run))
+        except ValueError as refused:
+            assert str(refused).isprintable() and CANARY not in str(refused)
+            continue
+        read += 1
+        assert record.run == run and record.team == TEAM
+        assert record.owner.isprintable()
+        assert not any("/" in name or name.startswith(".") for name in record.files)
+        handle = (record.launch or {"handle": {}})["handle"]
+        assert not any(set(value) & set("'\"`$;|&<>\\ \n*?{}!#") or value.startswith("-") for value in handle.values())
+        assert handle.get("user") != "root"
+        assert handle.get("job", "0").isdecimal()
+    # Options belong to whoever resumes the run, and are any JSON.
+    assert read < count / 2
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_text_that_is_no_record_or_no_state_is_a_value_error(text: str) -> None:
+    for read in (lambda: parse(text, key_of(TEAM, GOOD)), lambda: parse_state(text)):
+        with pytest.raises(ValueError):
+            read()
+
+
+def test_the_words_of_a_run_are_one_line_without_escape_sequences() -> None:
+    state = {"schema_version": 1, "state": "failed", "attempt": 1, "started": 1.0, "written": 2.0}
+    found = parse_state(json.dumps(state | {"reason": "\x1b]0;told\x07 one\ntwo", "nodes": ["a\x1b[2J"]}))
+    assert found.reason == "\N{REPLACEMENT CHARACTER}]0;told\N{REPLACEMENT CHARACTER} one two"
+    assert all(each.isprintable() for each in found.nodes)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a member who has connected to the platform.
+
+    The machine has the commands of Slurm and of Kubernetes, which know no job.
+    """
+    home, commands = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("commands")
+    for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "kubectl"):
+        (commands / name).write_text("#!/bin/sh\nexit 0\n")
+        (commands / name).chmod(stat.S_IRWXU)
+    with running(region=SLURM.region) as emulator, pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.environment().items():
+            patch.setenv(name, value)
+        patch.setattr(boto3, "DEFAULT_SESSION", None)
+        deploy(SLURM)
+        told = {**emulator.child_environment(), "HOME": str(home), "PATH": f"{commands}:{os.environ['PATH']}"}
+        told.pop("XDG_CONFIG_HOME", None)
+        done = run_trainway("connect", SLURM.name, "--region", SLURM.region, directory=home, environment=told)
+        assert done.returncode == 0, done.stderr
+        yield told
+
+
+Write = Callable[[str, str], None]
+
+
+@pytest.fixture
+def write(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes an object at the key of a run's record, as a job of the team can."""
+    for name, value in environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    s3 = boto3.client("s3", region_name=SLURM.region)
+    bucket, written = hand_off_of(SLURM).bucket, list[str]()
+
+    def put(key: str, text: str) -> None:
+        s3.put_object(Bucket=bucket, Key=key, Body=text.encode(errors="surrogatepass"))
+        written.append(key)
+
+    put(key_of(TEAM, GOOD), json.dumps(sound(GOOD)))
+    yield put
+    for key in written:
+        s3.delete_object(Bucket=bucket, Key=key)
+
+
+@pytest.fixture
+def trainway(environment: dict[str, str], tmp_path: Path) -> Callable[..., Completed]:
+    """Runs a command of the member, which must do nothing that a record chose."""
+    directory = tmp_path / "at" / "work"
+    directory.mkdir(parents=True)
+
+    def run(*words: str) -> Completed:
+        done = run_trainway(*words, directory=directory, environment=environment)
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said, said
+        assert said.replace("\n", "").isprintable(), ascii(said)
+        assert not [each for each in tmp_path.rglob("*") if CANARY in each.name]
+        assert {each.name for each in directory.iterdir()} <= {"runs"}
+        return done
+
+    return run
+
+
+def test_unreadable_records_are_lines_among_the_others(write: Write, trainway: Callable[..., Completed]) -> None:
+    runs = [f"text-{number}" for number in range(len(TEXTS))]
+    for run, text in zip(runs, TEXTS, strict=True):
+        write(key_of(TEAM, run), text)
+        write(state_key_of(TEAM, run), text)
+    write(key_of(TEAM, "\x1b[2Jname"), "{}")
+    write(key_of(TEAM, "another"), json.dumps(sound("other")))
+    done = trainway("status", "--all", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["run"]: row for row in json.loads(done.stdout)}
+    assert rows[GOOD]["target"] == "slurm"
+    assert {run for run, row in rows.items() if row["phase"] == "unreadable record"} == {
+        *runs,
+        "another",
+        "\N{REPLACEMENT CHARACTER}[2Jname",
+    }
+    assert rows["another"]["reason"] == "it names another run than its key"
+    table = trainway("status", "--all")
+    assert table.returncode == 0 and f"\n{GOOD} " in f"\n{table.stdout}"
+
+
+COMMANDS = (("status",), ("logs",), ("explain",), ("stop",), ("resume",), ("report", "--no-open"), ("copy",))
+
+
+@pytest.mark.parametrize(("count", "seed"), [(8, 3), pytest.param(60, 4, marks=pytest.mark.exhaustive)])
+def test_no_command_does_what_a_record_says(
+    count: int, seed: int, write: Write, trainway: Callable[..., Completed]
+) -> None:
+    runs = dict(hostile(count, seed))
+    for run, text in runs.items():
+        write(key_of(TEAM, run), text)
+    listed = trainway("status", "--all", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert GOOD in {row["run"] for row in json.loads(listed.stdout)}
+    assert trainway("top", "--once").returncode in (0, 2)
+    for run in runs:
+        for command in COMMANDS:
+            trainway(command[0], run, *command[1:])
+
+
+def test_a_record_of_this_machine_kills_no_process(write: Write, trainway: Callable[..., Completed]) -> None:
+    with_process = sound("mine")
+    with_process["launch"] |= {
+        "target": "local",
+        "handle": {"run": "/tmp", "pid": str(os.getpid()), "started_at": "1"},
+    }
+    write(key_of(TEAM, "mine"), json.dumps(with_process))
+    done = trainway("stop", "mine")
+    assert done.returncode == 2
+    assert all(each in done.stderr for each in ("the record of the run mine is unreadable", "local runs no jobs"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_no_run_can_have_is_a_sentence(
+    command: tuple[str, ...], trainway: Callable[..., Completed]
+) -> None:
+    for name in ("a" * 300, "../../x", "a\x01b"):
+        done = trainway(command[0], name, *command[1:])
+        assert done.returncode == 2 and "there is no run" in done.stderr, done.stderr
