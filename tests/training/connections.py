@@ -26,6 +26,11 @@ def main() -> None:
         store = dist.distributed_c10d._get_default_store()
         store.set(f"left/{process.rank}", str(os.getpid()))
         left = [int(store.get(f"left/{rank}")) for rank in range(process.world_size)]
+        store.set(f"read/{process.rank}", "")
+        if process.rank == 0:
+            # The store ends with this rank, so the others must have read it before.
+            for rank in range(process.world_size):
+                store.get(f"read/{rank}")
         if process.rank == process.world_size - 1:
             os._exit(0)
         # The kernel has closed the connections of a process that has ended.
