@@ -131,7 +131,7 @@ def launch_program(tmp_path: Path) -> Iterator[Launch]:
 
 @pytest.fixture(params=["fork", pytest.param("program", marks=pytest.mark.exhaustive)])
 def launch_either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launch]:
-    """Like `launch`, and then like `launch_program`."""
+    """Return the function of `launch`, and in `make test-all` also that of `launch_program`."""
     server = request.getfixturevalue("torchrun") if request.param == "fork" else None
     with launching(tmp_path, server) as start:
         yield start
@@ -255,3 +255,11 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield "s3://data"
     reset(s3_endpoint)
     location_files.s3_client.cache_clear()
+
+
+@pytest.fixture(params=["disk", "s3"])
+def location(request: pytest.FixtureRequest) -> str:
+    """Return a location for checkpoints, on disk and in S3."""
+    if request.param == "s3":
+        return f"{request.getfixturevalue('s3')}/checkpoints/x"
+    return str(request.getfixturevalue("tmp_path") / "checkpoints")

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.training.checkpoints import IDENTITY, save, saver_of, trained
 from tests.training.faulty_s3 import Faults, Kind, faulty_proxy
-from tests.training.test_checkpoint import IDENTITY, save, saver_of, trained
 from tests.training.test_resume import wait_for
 from training.config.presets import PRESETS
 from training.errors import StorageDenied, StorageFailed, StorageFull

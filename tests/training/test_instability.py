@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.training.test_checkpoint import IDENTITY, save, tensors, trained, whole
+from tests.training.checkpoints import IDENTITY, save, tensors, trained, whole
 from training.config import Instability, Optimizer
 from training.errors import Diverged
 

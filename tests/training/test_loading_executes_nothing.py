@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.test_checkpoint import IDENTITY, save, trained
+from tests.training.checkpoints import IDENTITY, save, trained
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.training.test_checkpoint import IDENTITY, saver_of, tensors, trained
+from tests.training.checkpoints import IDENTITY, saver_of, tensors, trained
 from tests.training.torchrun_server import TorchrunServer
 from training.errors import StorageFailed, StorageFull
 
