@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
-from tests.changes.edits import base
+from tests.changes.edit import base
 from tests.changes.emulated_account import bootstrap
 from tests.changes.live import Live, synthesize_here
 from trainway.diff import look
@@ -25,7 +25,7 @@ def emulator() -> Iterator[Emulator]:
 
 @pytest.fixture
 def shell(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
-    """Return the emulator, which the environment names, so that a command asks it. The command synthesizes here.
+    """Let commands of the tests ask the emulator, and synthesize in this process. Return the emulator.
 
     The CDK's variables are left out, because the live platforms are synthesized without them.
     """

@@ -29,7 +29,7 @@ class EmulatedAccount(AwsAccount):
 
 
 def bootstrap(emulator: Emulator) -> None:
-    """Create what the templates need of the CDK's bootstrap: its version, and the bucket for large templates."""
+    """Create the CDK bootstrap's version parameter and its bucket for large templates, which the templates use."""
     account = EmulatedAccount(emulator)
     account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     account.client("s3").create_bucket(

@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return what `trainway diff` refuses to lose, by the names that `--allow-replace` takes."""
+        """Return the `--allow-replace` names of the resources that `trainway diff` refuses to delete or replace."""
         return frozenset(each.name for each in self.report.refused) if self.report else frozenset()
 
 
@@ -171,7 +171,7 @@ class Live:
         return replace(looked, moved=frozenset(moved), lost=lost)
 
     def is_clean(self) -> bool:
-        """Return whether `trainway diff` left no change set and no empty stack."""
+        """Return whether `trainway diff` deleted all of its change sets and empty stacks."""
         stacks = self._stacks()
         listed = [each for name in stacks for each in self._client.list_change_sets(StackName=name)["Summaries"]]
         left = [each for each in listed if each["ChangeSetName"].startswith("trainway-diff")]
@@ -268,7 +268,7 @@ def _text_of(file: Path) -> str:
 def synthesize_here(file: Path, out: Path, **_options: Any) -> None:
     """Synthesize as `trainway.diff.assembly.synthesize` does, in this process and with the tests' cache."""
     with ONE_AT_A_TIME:
-        # The diff does not look at the 330 files of the bundles.
+        # The diff does not read the 330 files of the bundles.
         shutil.copytree(assembly_in(file), out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("bundles"))
 
 
@@ -279,5 +279,5 @@ def templates_of_file(file: Path) -> dict[str, StackTemplate]:
 
 
 def _no_trial(_file: Path) -> dict[str, StackTemplate]:
-    """Raise what a wrong file raises: a key is named only if somebody asks for it, because it costs syntheses."""
+    """Raise the error of an invalid file. A trial synthesis is slow, so only tests that need the key run it."""
     raise usage_error("no key is named", why="this test does not ask for it", fix="see Live.edit")

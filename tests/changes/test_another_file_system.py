@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from emulator import Emulator
-from tests.changes.edits import ORCHESTRATORS, base
+from tests.changes.edit import ORCHESTRATORS, base
 from tests.changes.live import Live
 from tests.representatives import with_representatives
 from trainway.diff.compare import compare

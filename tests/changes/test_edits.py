@@ -1,4 +1,4 @@
-"""Every edit of a live platform's file is told, and deployed or refused before anything changes; nothing else moves.
+"""The diff describes each edit of a deployed platform's file, and the deploy changes nothing else.
 
 The tests of the whole `trainway diff` are here too, so that one worker deploys one platform for all of them.
 """
@@ -17,7 +17,8 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.changes.conftest import LiveOf
-from tests.changes.edits import EDITS, KUBERNETES, ORCHESTRATORS, REMOVED_AND_ADDED, Document, Edit, base
+from tests.changes.edit import KUBERNETES, ORCHESTRATORS, Document, Edit, base
+from tests.changes.edits import EDITS, REMOVED_AND_ADDED
 from tests.changes.live import Live, Outcome
 from tests.representatives import with_representatives
 from tests.synthesis import ROOT
@@ -34,9 +35,9 @@ from trainway.spec.lock import lock_file
 
 CASES = {f"{orchestrator}: {name}": (orchestrator, name) for name, edit in EDITS.items() for orchestrator in edit.on}
 REPRESENTATIVES = (
-    # Everything that a closed network has and a private one has not.
+    # The resources that a closed network adds to a private network.
     "eks: a closed network",
-    # A refusal beside an edit that nothing is lost by, and the addresses of what follows a removed group.
+    # A refused change beside an allowed one, and the subnet CIDR blocks of the groups after a removed group.
     f"eks: {REMOVED_AND_ADDED}",
 )
 
@@ -82,7 +83,7 @@ def check(
 
 
 def check_words(edit: Edit, orchestrator: str, document: Document, outcome: Outcome) -> None:
-    """Compare what `trainway diff` says of an edit, unless the file is wrong, with what it must say."""
+    """Compare the output of `trainway diff` with the expected lines and refusals, unless the file is invalid."""
     report = outcome.report
     if report is None:
         assert edit.refused and not edit.lines(orchestrator)
@@ -133,7 +134,7 @@ def test_the_page_on_changes_tells_how_many_edits_are_tried() -> None:
 
 @pytest.mark.parametrize("orchestrator", with_representatives(ORCHESTRATORS, ("eks",)))
 def test_a_platform_that_is_not_deployed_is_created(orchestrator: str, live_of: LiveOf) -> None:
-    """No change set of a stack that imports another's export can be made. Live.edit sees that no empty one is left."""
+    """CloudFormation creates no change set for a stack whose imports do not exist. The diff leaves no empty stack."""
     live = live_of(orchestrator)
     report = live.created.report
     assert report
@@ -184,7 +185,7 @@ def test_a_replacement_that_only_the_lock_causes_names_its_line(live_of: LiveOf)
 
 @pytest.mark.usefixtures("shell")
 def test_a_lost_lock_is_written_again_from_what_is_deployed(live_of: LiveOf) -> None:
-    """Without its lock, a file in another order gives every group another range."""
+    """A file that lists its node groups in another order assigns other CIDR blocks if the lock is missing."""
     live = live_of("eks")
     document = base(live.name, "eks")
     file = live.write(document | {"node_groups": document["node_groups"][::-1]})

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.changes.conftest import LiveOf
-from tests.changes.edits import NEXT_DAY, Document, base
+from tests.changes.edit import NEXT_DAY, Document, base
 from tests.changes.live import NotDeployedError
 from tests.delivery.faults import FAULTS, SOURCE_FAULT
 from tests.representatives import with_representatives

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.changes.conftest import LiveOf
-from tests.changes.edits import ORCHESTRATORS, base, group
+from tests.changes.edit import ORCHESTRATORS, base, group
 from tests.hypothesis_profiles import examples
 from tests.synthesis import templates_of
 
