@@ -70,11 +70,11 @@ def verdict(spread: Spread, bound: float, at_least: bool, control: Spread | None
 
 
 MARK = "seconds of the processor and by the clock: "
-"""What each line begins with in which a loop reports a step."""
+"""Prefix of each line in which a loop reports a step."""
 
 
 class Turns:
-    """The hook of a loop around its steps, which waits for a line before each."""
+    """Step hook that makes a loop wait for a line on standard input before each step."""
 
     def __init__(self) -> None:
         self._wait()
@@ -86,6 +86,6 @@ class Turns:
         self._wait()
 
     def _wait(self) -> None:
-        # Before the first step, too: a loop that is a step ahead computes during the turns of the others.
+        # Wait before the first step, too. Otherwise the loop computes during the turns of the other loops.
         sys.stdin.readline()
         self._processor, self._wall = time.process_time(), time.perf_counter()

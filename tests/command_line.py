@@ -1,4 +1,4 @@
-"""Runs the command line in a fork of the tests' process: a process of its own, which has imported everything already.
+"""Run the command line in a fork of the test process, which has already imported every module.
 
 `python -m trainway.cli` imports modules and reads botocore's models for more CPU time than most commands take. A test
 starts it if it sends signals, or if commands run at the same time.
@@ -24,7 +24,7 @@ import boto3
 
 from trainway import cli
 
-# Ends a hang.
+# The limit only ends a hang.
 LIMIT_SECONDS = 1800
 
 
@@ -50,7 +50,7 @@ def run_trainway(*words: str, directory: Path, environment: Mapping[str, str] | 
 def _run(
     words: Sequence[str], environment: Mapping[str, str], directory: Path, out: IO[bytes], errors: IO[bytes]
 ) -> NoReturn:
-    """Be the command, and end without what pytest does at the end of its process."""
+    """Run the command in the forked process, and exit without the exit handlers of pytest."""
     status = 1
     try:
         for number in (signal.SIGALRM, signal.SIGTERM):
@@ -60,7 +60,7 @@ def _run(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out.fileno(), 1)
         os.dup2(errors.fileno(), 2)
-        # Pytest has put objects of its own in their place.
+        # Replace the objects that pytest has assigned.
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(each, mode) for each, mode in ((0, "r"), (1, "w"), (2, "w")))
         os.environ.clear()
         os.environ.update(environment)
@@ -70,7 +70,7 @@ def _run(
         cli.main()
         status = 0
     except SystemExit as end:
-        # As Python ends a process.
+        # Python exits in the same way.
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -125,7 +125,7 @@ class Summary:
 
 
 def suite_of(config: pytest.Config) -> str | None:
-    """Return the suite that a run is, or has a shard of, `test` or `test-all`, and None for another part of a suite."""
+    """Return `test` or `test-all` if the run is that suite or a shard of it, and None otherwise."""
     options = ("--changed", "keyword")
     named = config.args_source != pytest.Config.ArgsSource.TESTPATHS
     if named or any(config.getoption(name) for name in options):

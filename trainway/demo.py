@@ -82,7 +82,7 @@ def run_demo(platform_file: Path, job_file: Path, *, processes: int, run: Path |
 
 def _deploy(stages: Stages, platform: Platform, platform_file: Path) -> None:
     cdk = _cdk()
-    # Where the command line finds an app, in a cdk.json, it synthesizes it before it bootstraps any environment.
+    # If the CDK's command line finds an app in a cdk.json, it synthesizes the app before it bootstraps an environment.
     with stages.stage("cdk bootstrap"), TemporaryDirectory() as without_app:
         environment = f"aws://{os.environ['CDK_DEFAULT_ACCOUNT']}/{platform.region}"
         stages.run([*cdk, "bootstrap", environment], Path(without_app))

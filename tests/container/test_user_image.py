@@ -14,8 +14,8 @@ from tests.container import stand_ins
 from tests.container.builder import BASES, REGISTRY, builds_images, image_directory
 from tests.container.user_images import Shop, shop
 
-# The base alone takes ten CPU seconds. With each change, tests/delivery/test_additions.py tries the stage, and
-# test_verify_image.py tries what the images are asked.
+# Building the base takes ten CPU seconds. In `make test`, tests/delivery/test_additions.py runs the stage, and
+# test_verify_image.py runs the checks of the images.
 pytestmark = [*builds_images("dpkg-deb", "gcc"), pytest.mark.exhaustive]
 TORCH = {
     "torch/__init__.py": '__version__ = "2.13.0"\n',

@@ -262,7 +262,7 @@ def helm_archive(aws) -> Path:
 
 
 def push_base(aws, tag: str = "ba5e") -> None:
-    """Let ECR have a base, and the bucket its list of packages, as the base stage leaves them."""
+    """Add a base to ECR and its list of packages to the bucket, as the base stage does."""
     bases = aws.root / "ecr/atlas/mirror/training-base"
     bases.mkdir(parents=True)
     (bases / tag).write_text("ba5e\n")
@@ -270,7 +270,7 @@ def push_base(aws, tag: str = "ba5e") -> None:
 
 
 def installed(aws, *charts: str) -> None:
-    """Let Helm have the releases of charts that an earlier deploy installed."""
+    """Add the Helm releases that an earlier deploy installed."""
     releases = aws.root / "s3/releases"
     releases.mkdir()
     for chart in DOCUMENT["charts"]:

@@ -1,4 +1,4 @@
-"""A diff marks what an extension does."""
+"""The diff marks the changes that an extension makes."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_s3_that_answers_with_wrong_bytes(
     faults.kind, faults.prefix = "wrong", f"/data/checkpoints/exact/step-{newest:08d}/__"
     kill(run, drawn)
     for rank in run.workers():
-        # The rank that was killed can be gone already.
+        # The killed rank may have exited already.
         with contextlib.suppress(ProcessLookupError):
             os.kill(rank, signal.SIGCONT)
     output = run.finish()

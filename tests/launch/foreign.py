@@ -31,7 +31,7 @@ while step < int(os.environ["STEPS"]):
 dist.destroy_process_group()
 """
 
-# The same without torch, which takes more than a second to import. Rank 0 counts, and the other ranks look on.
+# This program does not import torch, which takes more than a second. Rank 0 counts, and the other ranks wait.
 COUNT = """\
 import os, pathlib, time
 

@@ -32,7 +32,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_job_that_cannot_run_says_why_without_a_traceback(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     job_file = write_job(tmp_path, data={"train": absent}, checkpoint={"location": str(tmp_path / "ckpt")})
-    # One rank says it as two do.
+    # One rank prints the same message as two.
     ran = run_trainway("launch", str(job_file), f"--run={tmp_path / 'run'}", "--processes=1", directory=ROOT)
     assert ran.returncode != 0
     assert "Traceback" not in ran.stderr

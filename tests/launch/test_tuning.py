@@ -22,7 +22,7 @@ EXAMPLE = ROOT / "examples/jobs/llama-8b.yaml"
 
 @pytest.fixture(scope="module")
 def tuning() -> Tuning:
-    """Return the fastest of some thousand layouts on 32 GPUs."""
+    """Return the fastest of the layouts on 32 GPUs. The search evaluates over a thousand."""
     return tuned(EXAMPLE, "p5.48xlarge", 3, CATALOGUE)
 
 

@@ -21,7 +21,7 @@ exec env "$@" bash {DOWNLOADED}/steps/{name}.sh 2>&1
 
 
 def keep_steps(lab: Lab, *names: str) -> None:
-    """Delete the other steps on every node. They have tests of their own, and each costs a node's provisioning."""
+    """Delete all other steps on every node. Other tests cover these steps, which make the provisioning slower."""
     for node in lab.nodes.values():
         for step in (node.root / DOWNLOADED.lstrip("/") / "steps").glob("*.sh"):
             if step.stem not in names:

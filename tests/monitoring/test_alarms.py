@@ -87,7 +87,7 @@ def rules_of(under: str, name: str) -> dict[str, Any]:
 
 
 def promtool(directory: Path, tested: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
-    """Return what promtool says of rule files and their tests, by the name of the alarm; nothing if all pass."""
+    """Return the output of promtool for rule files and their tests, by alarm. The result is empty if all tests pass."""
     files = []
     for name, (rules, tests) in tested.items():
         (directory / f"{name}.rules.yaml").write_text(yaml.safe_dump(rules))

@@ -19,8 +19,8 @@ from trainway.spec.loader import load_platform, load_versions
 from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform
 
-# What `make test` reads of the platforms: an example of each orchestrator, and two shapes with training jobs, secrets,
-# and roles for people. Errors are planted in most of them, so that they are synthesized anyway.
+# The platforms in `make test`: an example of each orchestrator, and two shapes with training jobs, secrets, and roles
+# for people. The planted errors need a synthesis of most of them in any case.
 REPRESENTATIVES = (*PLATFORMS, "several-teams", "slurm-homes")
 SHAPES_FILE = Path(__file__).with_name("shapes.yaml")
 IN_ONE_REGION = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"]}

@@ -193,7 +193,7 @@ SEAMS = (
             ),
             planted("the signal is left out", with_option("--shutdown-signal=SIGTERM", None)),
         ),
-        # It installs the agent, and starts PyTorch in a process per rank, three times.
+        # The test installs the agent, and starts PyTorch in a process per rank three times.
         exhaustive=True,
     ),
 )

@@ -22,7 +22,7 @@ from trainway.spec.platform import Platform
 
 PLATFORMS = tuple(sorted(every_platform()))
 WITH_TEAMS = tuple(name for name in PLATFORMS if every_platform()[name].teams)
-# One with each way to share nodes, of those that are cheap, and one with every operator.
+# One inexpensive platform for each way to share nodes, and one platform with every operator.
 REPRESENTATIVES = ("eks-p5", "hyperpod-eks-shared", "launches with kueue", "launches with run-ai")
 
 

@@ -15,7 +15,7 @@ PLANTED: dict[str, Planted] = {
 }
 # The first error of each seam shows that its reader reads the artifact.
 FIRST = {f"{seam.artifact}: {seam.planted[0].error}" for seam in EVERY_SEAM if seam.planted and not seam.exhaustive}
-# Errors of one artifact share its sound reading.
+# The errors of an artifact share one reading of the artifact without an error.
 SOUND = list({identity(planted.sound): error for error, planted in reversed(PLANTED.items())}.values())
 
 

@@ -1,4 +1,4 @@
-"""A record of a run that somebody else wrote into the bucket harms nobody who lists, watches, or stops runs.
+"""A record that another person or a job wrote cannot harm a person who lists, watches, or stops runs.
 
 A job of a team can write the records of its team: its role may write below the team's prefix.
 """
@@ -28,7 +28,7 @@ from trainway.launch.registry.state import parse_state, state_key_of
 TEAM = "research"
 GOOD = "sound"
 CANARY = "canary"
-# What a shell, a path, a terminal, a program's options, or Python would take for more than a value.
+# Values with a special meaning for a shell, a path, a terminal, a command-line parser, or Python.
 VALUES: tuple[Any, ...] = (
     f"1'; touch {CANARY}; echo '",
     f"$(touch {CANARY})",
@@ -59,7 +59,7 @@ VALUES: tuple[Any, ...] = (
     ["1"],
     {"a": {"b": 1}},
 )
-# Texts that are no JSON object of a record.
+# Texts that are not the JSON object of a record.
 TEXTS = (
     "",
     "no JSON",
@@ -112,7 +112,7 @@ def changed(record: dict[str, Any], path: tuple[Any, ...], value: Any, how: str)
 
 
 def hostile(count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield the names of runs and the texts of hostile records of them, of which each has one to three changes."""
+    """Yield the names of runs, each with the text of a record that has one to three hostile changes."""
     drawn = random.Random(seed)
     for number in range(count):
         run = f"hostile-{number}"
@@ -141,7 +141,7 @@ def test_only_what_a_launch_writes_is_read(count: int, seed: int) -> None:
         assert not any(set(value) & set("'\"`$;|&<>\\ \n*?{}!#") or value.startswith("-") for value in handle.values())
         assert handle.get("user") != "root"
         assert handle.get("job", "0").isdecimal()
-    # Options belong to whoever resumes the run, and are any JSON.
+    # Options can be any JSON.
     assert read < count / 2
 
 
@@ -161,7 +161,7 @@ def test_the_words_of_a_run_are_one_line_without_escape_sequences() -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a member who has connected to the platform.
+    """Return the environment of a member who has connected to the platform.
 
     The machine has the commands of Slurm and of Kubernetes, which know no job.
     """
@@ -186,7 +186,7 @@ Write = Callable[[str, str], None]
 
 @pytest.fixture
 def write(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes an object at the key of a run's record, as a job of the team can."""
+    """Return a function that writes an object at the key of a run's record, as a job of the team can."""
     for name, value in environment.items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
@@ -206,7 +206,7 @@ def write(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def trainway(environment: dict[str, str], tmp_path: Path) -> Callable[..., Completed]:
-    """Runs a command of the member, which must do nothing that a record chose."""
+    """Return a function that runs a command of the member and checks that no hostile value had an effect."""
     directory = tmp_path / "at" / "work"
     directory.mkdir(parents=True)
 

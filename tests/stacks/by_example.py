@@ -1,4 +1,4 @@
-"""What is computed of an example, when a test asks for it."""
+"""Results for examples, which are computed when a test first reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class ByExample(Mapping[str, Value]):
-    """What a function returns for the file of an example, by the example's name. Each is computed at most once."""
+    """Mapping from the name of an example to the result of a function for its file. It computes each result once."""
 
     def __init__(self, of: Callable[[Path], Value]) -> None:
         self._of = cache(of)

@@ -33,7 +33,7 @@ ACCOUNTING = {
     "endpoint": "slurm.cluster-abc.us-west-2.rds.amazonaws.com",
     "secret": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
 }
-# The orchestrators, each with as little as can be, and with what else speaks to a service of its own.
+# Each orchestrator with the fewest features, and with each feature that uses a service of its own.
 KINDS: dict[str, dict[str, Any]] = {
     "eks": {"orchestrator": "eks"},
     "eks-observed": {"orchestrator": "eks", "kubernetes": {"observability": True, "admins": [ADMIN]}},
@@ -55,7 +55,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "slurm": {"observability": True, "accounting_database": ACCOUNTING},
     },
 }
-# Each speaks to all services that the others of its orchestrator do. The second is the example itself.
+# Each uses all services that the other platforms of its orchestrator use. The second is the example itself.
 REPRESENTATIVES = ("eks-observed", "hyperpod-eks", "hyperpod-eks-with-all", "hyperpod-slurm-with-all")
 OBSERVED_SLURM = ("hyperpod-slurm-observed", "hyperpod-slurm-with-all")
 # Needed without any permission: the build agent's own, and what `aws sts get-caller-identity` asks, which none needs.

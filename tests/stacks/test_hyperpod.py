@@ -27,7 +27,7 @@ TEAMS = [
 ]
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 BOUNDARY = "arn:aws:iam::111122223333:policy/boundary"
-# A synthesis takes a second of CPU time, so that tests share platforms.
+# A synthesis takes a second of CPU time, so tests share platforms.
 EVERYTHING: dict[str, Any] = {
     "hyperpod": {
         "autoscaling": True,
@@ -52,7 +52,7 @@ PEOPLE: dict[str, Any] = {
     "node_groups": [{"name": "data", "instance_type": "m7i.8xlarge", "count": 1}],
 }
 ADMINS = [ROLE("Ada"), ROLE("Bob"), ROLE("Cyd")]
-# Ada is not in this file.
+# This file does not list Ada.
 OBSERVED: dict[str, Any] = {
     "kubernetes": {"admins": ADMINS[1:]},
     "hyperpod": {"observability": True, "node_recovery": False},

@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {
     "settings": {"MessageTimeout": "30"},
     "accounting_database": DATABASE,
 }
-# A synthesis takes a second of CPU time, so that tests share these platforms, and the one without any of it.
+# A synthesis takes a second of CPU time, so tests share these platforms and the one without the features.
 ACCOUNTED: dict[str, Any] = {
     "slurm": {**SETTINGS, "exporters": False},
     "hyperpod": {"volume_key": KEY},

@@ -54,7 +54,7 @@ def test_the_digest_of_the_build_is_where_launchers_look_for_it() -> None:
     assert built.uri.rpartition(":")[0] == built.pinned.rpartition("@")[0]
 
 
-# A synthesis takes a second of CPU time, so that tests share these platforms.
+# A synthesis takes a second of CPU time, so tests share these platforms.
 CHOSEN = ("{sign: true, versions: pytorch-2.13}", "{sign: false, versions: pytorch-2.11}")
 
 

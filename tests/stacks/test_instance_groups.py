@@ -16,7 +16,7 @@ from trainway.spec.problems import SpecError
 FLEXIBLE = {"name": "train", "instance_type": "p5.48xlarge", "or_types": ["p5e.48xlarge"], "count": 2, "max_count": 8}
 SCHEDULE = "cron(0 3 ? * SUN *)"
 OTHER = {"name": "data", "instance_type": "m7i.8xlarge", "count": 1}
-# A synthesis takes a second of CPU time, so that tests share platforms.
+# A synthesis takes a second of CPU time, so tests share platforms.
 BORROWED: dict[str, Any] = {
     "node_groups": [FLEXIBLE],
     "teams": [{"name": "guests"}],
@@ -40,7 +40,7 @@ ON_SLURM: dict[str, Any] = {
     "hyperpod": {"patching": {"schedule": SCHEDULE}},
     "accept": ANYWHERE,
 }
-# Karpenter's groups are the ones that begin without a node.
+# The groups of Karpenter have no nodes at first.
 GROUPS = [
     {"name": "none", "instance_type": "p5.48xlarge", "count": 0, "max_count": 4},
     {"name": "one", "instance_type": "p5.48xlarge", "count": 1},

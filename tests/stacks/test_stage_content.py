@@ -65,7 +65,7 @@ def test_every_action_of_a_pipeline_carries_the_hash_of_its_wait_conditions(tmp_
         assert actions and all(content in told(action) for action in actions)
 
 
-# What no stage is told, and an update of the file system in place.
+# A setting that no stage uses, and an in-place update of the file system.
 UPDATED = {"observability": {"notify": "other@example.com"}, "storage": {"lustre": {"compression": False}}}
 
 

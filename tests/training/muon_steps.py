@@ -26,7 +26,7 @@ from training.parallel.world import connect, meet, this_process
 
 
 def main() -> None:
-    """The three steps in each way."""
+    """Take the three steps in each way, and save the weights."""
     directory, *ways = sys.argv[1:]
     computed: list[torch.Size] = []
     compute, divided = muon.orthogonalised, (muon.group_of, muon.orthogonalised_here)  # type: ignore[attr-defined]

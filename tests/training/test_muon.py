@@ -56,7 +56,7 @@ def test_a_step_is_that_of_pytorch_s_muon_and_adamw() -> None:
 
 
 class Stepped(NamedTuple):
-    """The weights after three steps, and how many updates of matrices each rank computed."""
+    """Weights after three steps, and the number of matrix updates that each rank computed."""
 
     weights: dict[str, Tensor]
     computed: list[int]

@@ -84,7 +84,7 @@ time.sleep(600)
 
 @pytest.fixture
 def host(torchrun: TorchrunServer, tmp_path: Path) -> Iterator[Started]:
-    """A process that has a store, and prints its port."""
+    """Return a process that hosts a store and prints the port of the store."""
     program = tmp_path / "store.py"
     program.write_text(STORE)
     started = torchrun.start_python([str(program)], os.environ)

@@ -1,9 +1,9 @@
-"""Starts torchrun, and Python programs, from a process that has imported torch already.
+"""Start torchrun and Python programs from a process that has already imported torch.
 
 Importing torch and the job takes several CPU seconds in the agent and in every rank, which is most of what a test of a
 small job costs. The server imports both once. For each start it forks a torchrun agent, and the agent forks its ranks.
-All else is torchrun's own code: rendezvous, restarts, signals, exit statuses, and log files. A program that needs no
-torchrun is a fork of the server itself.
+Everything else is torchrun's own code: rendezvous, restarts, signals, exit statuses, and log files. A program
+that needs no torchrun is a fork of the server itself.
 
 Tests of reports, signals, and mistakes start programs as well, so that a difference between the two shows there.
 """
@@ -56,7 +56,7 @@ class Started:
         return self.returncode
 
     def readline(self) -> str:
-        """Wait for the next line that the process prints, and return it. Not to be mixed with `communicate`."""
+        """Wait for the next line that the process prints, and return it. Do not use it with `communicate`."""
         return self._output.readline()
 
     def wait(self, timeout: float = 180) -> int:
@@ -172,7 +172,7 @@ def serve(requests: socket.socket) -> None:
     for module in ("training.train", "training.prepare"):
         importlib.import_module(module)
     requests.send(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode())
-    # Agents import the first, and ranks the others where they need them.
+    # Agents import the first module. Ranks import the other modules when they need them.
     for module in (
         "torch.distributed.run",
         "torch.distributed.pipelining",
@@ -183,7 +183,7 @@ def serve(requests: socket.socket) -> None:
     del sys.modules["training.train"], sys.modules["training.prepare"]  # they run as programs
     # Each rank collects garbage, and would search these modules and copy their memory.
     gc.freeze()
-    # Programs of the tests inherit it. One that crashes in native code prints its stack.
+    # Programs of the tests inherit the fault handler, which prints the stack if native code crashes.
     faulthandler.enable()
     signal.signal(signal.SIGCHLD, reap)
     while True:

@@ -68,7 +68,7 @@ def test_the_host_with_the_shaped_link_is_named_and_no_other() -> None:
     assert [len(rates.of(f"cluster {each}")) for each in ("all-reduce", "all-gather", "all-to-all")] == [1, 1, 1]
 
 
-# test_slow_nodes.py shows the same of many rates that differ within the tolerance.
+# test_slow_nodes.py shows the same for many rates that differ within the tolerance.
 @pytest.mark.exhaustive
 def test_hosts_with_equal_links_are_not_named() -> None:
     assert slow_links(measured(MBIT, MBIT, MBIT, MBIT)) == []

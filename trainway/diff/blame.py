@@ -62,7 +62,7 @@ def causes_of(
             trial = _trial(cause, Path(directory) / str(number), platform, file)
             return _still_lost(trial, deployed, synthesis, lost)
 
-        # Other edits are not tried if a missing lock, which comes first, explains everything.
+        # A missing lock comes first. If it explains everything, the other edits need no trial.
         missing = [each for each in made[:1] if not each.file.exists()]
         tried: list[tuple[LocatedEdit, set[Id]]] = []
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -82,8 +82,8 @@ def _made(recorded: DeployedFile | None, lock: Lock | None, platform: Platform, 
             LocatedEdit(lock_file(file), Edit((), "it is missing", _data(lock))),
             *(LocatedEdit(file, each) for each in of_file),
         ]
-    # What is leaving, or was added to a map, is there before the deploy that the lock is written for. The tags of a
-    # node group leave the lock with the group, and need no trial of their own.
+    # The lock before the deploy still has a removed entry, and has no added one. The tags of a node group leave the
+    # lock with the group, so they need no trial of their own.
     of_lock = [
         each
         for each in (edits_between(_data(lock), _data(platform.lock)) if lock else [])

@@ -1,4 +1,4 @@
-"""Text that jobs and other people wrote, as lines that a terminal shows and does not obey."""
+"""Show text of jobs and other people without the characters that control a terminal."""
 
 from __future__ import annotations
 

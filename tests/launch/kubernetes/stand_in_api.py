@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _body(self) -> Any:
-        # kubectl sends JSON, also where the content type says YAML.
+        # kubectl sends JSON, even if the content type is YAML.
         return json.loads(self._content())
 
     def _status(self, code: int, reason: str, message: str) -> None:

@@ -54,7 +54,7 @@ def submitted(request: Request) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def submission(request_: Request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Handle, dict[Any, Any]]:
-    """A run, and what its API server has of it. kubectl is called many times for that, so it is submitted once."""
+    """Submit one run for all tests, because a submission calls kubectl many times. Return its API server's objects."""
     with cluster_of(request_, tmp_path_factory.mktemp("submitted")) as api:
         return submitted(request_), api.objects
 

@@ -1,4 +1,4 @@
-"""What a launch records about runs on clusters, as the content of launch.json."""
+"""Contents of launch.json for runs under Slurm and on Kubernetes."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_lines_without_times_cannot_be_chosen_by_their_age(run: Path) -> None:
         read(run, WantedLines(since_seconds=60))
 
 
-# The cluster starts some programs for each file.
+# The cluster starts several programs for each file.
 @pytest.mark.parametrize("nodes", [8, pytest.param(64, id="a thousand files", marks=pytest.mark.exhaustive)])
 def test_many_files_come_in_answers_of_a_limited_size(
     nodes: int, tmp_path: Path, answers: list[int], monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""What is recorded about a run where its platform is.
+"""The record of a run in the bucket of its platform.
 
 Every member of the run's team can write the record, and so can a job of the team. `parse` is the only function that
 reads a record. It refuses every value that a launch does not write.
@@ -67,14 +67,14 @@ def key_of(team: str | None, run: str) -> str:
 
 @dataclass(frozen=True)
 class UnreadableRecord:
-    """An object at the key of a record that is no record of a run, and why."""
+    """An object at the key of a record that cannot be read as a record, and the reason."""
 
     key: str
     why: str
 
     @property
     def run(self) -> str:
-        """The name of the run in the key, without the characters that a terminal does not show."""
+        """The name of the run in the key, with U+FFFD for each character that a terminal does not show."""
         return shown(self.key.rpartition("/")[2].removesuffix(RECORD))
 
 
@@ -96,7 +96,7 @@ def _moment(text: str) -> str:
 
 _Line = Annotated[str, Field(max_length=1024), AfterValidator(_one_line)]
 _Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
-# A file beside the job file: no path, and no hidden file.
+# The name of a file beside the job file. Paths and hidden files are refused.
 _FileName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$")]
 _STRICT = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -118,7 +118,7 @@ class _Nodes(BaseModel):
 
 
 class _Launch(BaseModel):
-    """What trainway/launch/runs/run_directory.py writes at a submission."""
+    """The content of launch.json, which trainway/launch/runs/run_directory.py writes at a submission."""
 
     model_config = _STRICT
     target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -144,7 +144,7 @@ class _Record(BaseModel):
 def parse(text: str, key: str) -> RunRecord:
     """Return the record in the text of the object at a key.
 
-    Raises ValueError for a text that is no record of this version's schema, or is the record of a run with another key.
+    Raises ValueError for a text that is not a record of this version's schema, or that is the record of another key.
     """
     try:
         stated = json.loads(text)
@@ -166,7 +166,7 @@ def parse(text: str, key: str) -> RunRecord:
 
 
 def _first_problem(error: ValidationError | RecursionError) -> str:
-    """Return what is wrong with the first wrong value, by its keys, without the value."""
+    """Describe the first invalid value by its keys. The description does not contain the value."""
     if isinstance(error, RecursionError):
         return "its values are nested too deeply"
     problem = error.errors(include_url=False, include_input=False)[0]

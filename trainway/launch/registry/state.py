@@ -67,7 +67,7 @@ _Shown = Annotated[str, AfterValidator(shown)]
 # Seconds since the epoch, until the year 9999. datetime has no later ones.
 _Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
-# A job's image can be of a later version, and write more.
+# The image of a job can have a later version, which writes more keys.
 _WRITTEN = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
 

@@ -20,7 +20,7 @@ _ABSENT = {"NoSuchKey", "404"}
 _DENIED = {"AccessDenied", "403"}
 
 
-# A record has a job file and a lock of packages. A larger object is no record, and is not read.
+# A record has a job file and a lock of packages. A larger object is not a record, so it is not read.
 _MOST_BYTES = 16 * 2**20
 
 

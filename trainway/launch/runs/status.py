@@ -67,7 +67,7 @@ def how_it_ended(phase: Phase, written: Mapping[str, Any] | None) -> Phase | Non
 
 
 def unreadable_row(name: str, why: str) -> Row:
-    """Return the row of a record that no launch has written."""
+    """Return the row of an unreadable record."""
     return Row(name, "-", "unreadable record", None, (), "", why)
 
 

@@ -23,7 +23,7 @@ TARGET = Target(
         "cluster": r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}",
         "arn": r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:cluster/[a-z0-9]{1,63}",
         "region": r"[a-z]{2,}(-[a-z0-9]+)+",
-        # Jobs are submitted as users of the cluster, never as root.
+        # Users of the cluster submit jobs. Root does not.
         "user": r"(?!root$)[A-Za-z_][A-Za-z0-9_.@-]{0,255}",
         "job": r"[0-9]{1,10}",
         "directory": r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_.@+=-]+)+",

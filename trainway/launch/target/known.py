@@ -68,7 +68,7 @@ def target_named(name: str, *, cannot: str = "watched") -> AnyTarget:
 
 
 def handle_problem(name: str, handle: Mapping[str, str]) -> str | None:
-    """Return why a target cannot have given a handle, or None. A target that is not known here gives any handle.
+    """Return why a handle is not one of the target, or None. Every handle of an unknown target is accepted.
 
     Each function of a target passes values of a handle to programs.
     """

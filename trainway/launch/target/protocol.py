@@ -30,7 +30,7 @@ class State:
     nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Let no word of a target, which a job can have written, reach a terminal as it is."""
+        """Replace characters that a terminal does not show. A job can have written the reason."""
         object.__setattr__(self, "reason", shown(self.reason))
         object.__setattr__(self, "nodes", tuple(map(shown, self.nodes)))
 
@@ -107,8 +107,8 @@ class Target(Generic[Request, Options]):
     orchestrators: tuple[Orchestrator, ...] = ()
     """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
     handle: Mapping[str, str] = field(default_factory=dict)
-    """A regular expression for each value of a handle, by its key. The record of a run, which others can write, is not
-    read if it has another key, or another value. Required for `orchestrators`."""
+    """Regular expressions for the values of a handle, by key. Other people and jobs can write the record of a run. The
+    launcher refuses a record whose handle has other keys or values. Required if `orchestrators` is not empty."""
     prepare: Callable[[Any], Sequence[Request]]
     """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
