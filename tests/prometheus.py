@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -48,6 +49,19 @@ class Prometheus:
         except OSError:
             return []
         return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def answer(self, expression: str, seconds: float = 300) -> list[tuple[dict[str, str], float]]:
+        """Return what `query` returns, as soon as that is something.
+
+        A series can be absent while another one of the same target is there: an agent sends a scrape in parts, and a
+        scrape that failed ends a series until the next one. Raises TimeoutError after `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := self.query(expression)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{expression} has no answer after {seconds} s")
+            time.sleep(0.2)
+        return found
 
 
 @contextlib.contextmanager

@@ -178,7 +178,7 @@ def test_every_metric_of_the_panels_and_alarms_arrives_by_the_name_of_its_node(t
         wait_for(f"the scraped nodes are {expected}", partial(are_scraped, store, expected))
         # The alarms join what the exporters of one node say by its name.
         joined = "last_over_time(DCGM_FI_DEV_GPU_UTIL[5m]) and on (instance) last_over_time(node_load1[5m])"
-        ((gpu, _),) = store.query(joined)
+        ((gpu, _),) = store.answer(joined)
         assert gpu["instance"] == gpu["Hostname"] == NAMES[TRAIN]
         for unused in ("(go|process|promhttp)_.*", "up|scrape_.*", "anything_else", "node_schedstat_.*"):
             assert store.query(f'{{__name__=~"{unused}"}}') == [], unused
