@@ -66,11 +66,11 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus(directory: Path, *targets: int, rules: Path | None = None) -> Iterator[Prometheus]:
-    """Run Debian's Prometheus, which scrapes ports of this machine five times a second, with files in a directory."""
+    """Run Debian's Prometheus, which scrapes ports of this machine each second, with files in a directory."""
     port, configuration = free_port(), directory / "prometheus.yml"
     scraped = {"job_name": "trainway", "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in targets]}]}
     document: dict[str, Any] = {
-        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "200ms"},
         "scrape_configs": [scraped],
     }
     configuration.write_text(yaml.safe_dump(document | ({"rule_files": [str(rules)]} if rules else {})))

@@ -12,7 +12,7 @@ from tests.container import stand_ins
 from trainway.delivery import package_lock
 from trainway.delivery.additions import write_additions
 from trainway.delivery.package_lock import image_packages, lock_packages
-from trainway.delivery.resolution import installed_uv
+from trainway.delivery.resolution import found_uv
 from trainway.spec.errors import UsageError
 from trainway.spec.loader import load_platform, load_versions
 from trainway.spec.package_lock import package_lock_file
@@ -35,7 +35,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     stand_ins.wheel(simple, "modest", "1.0", {"modest.py": ""}, "Requires-Dist: numpy\nRequires-Dist: networkx\n")
     stand_ins.wheel(simple, "older", "1.0", {"older.py": ""}, "Requires-Dist: numpy<2\n")
     stand_ins.wheel(simple, "choosy", "1.0", {"choosy.py": ""}, "Requires-Dist: protobuf<7\nRequires-Dist: networkx\n")
-    with stand_ins.served(site) as url, installed_uv() as uv, pytest.MonkeyPatch.context() as patch:
+    with stand_ins.served(site) as url, found_uv() as uv, pytest.MonkeyPatch.context() as patch:
         patch.setenv("UV_DEFAULT_INDEX", f"{url}/simple")
         # Installed once for all tests.
         patch.setattr(package_lock, "installed_uv", lambda: nullcontext(uv))

@@ -21,7 +21,7 @@ from tests.launch.foreign import write_foreign_job
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
-from trainway.delivery.resolution import installed_uv
+from trainway.delivery.resolution import found_uv
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.sweep import sweep
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
@@ -56,7 +56,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, release in python_of_image(*atlas()).packages.items():
         if name in ("torch", "triton") or (name == "numpy" and release != numpy.__version__):
             stand_ins.wheel(simple, name, release, {})
-    with stand_ins.served(site) as url, installed_uv() as uv, pytest.MonkeyPatch.context() as patch:
+    with stand_ins.served(site) as url, found_uv() as uv, pytest.MonkeyPatch.context() as patch:
         patch.setenv("UV_DEFAULT_INDEX", f"{url}/simple")
         patch.setenv("PIP_INDEX_URL", f"{url}/simple")
         patch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
