@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -17,6 +17,15 @@ from tests.durations import ROOT, kept
 
 # A folder with one expensive fixture is for one worker, which then sets the fixture up once.
 TOGETHER = ("tests/container/image/", "tests/seams/", "tests/training/hugging_face/")
+# In `make test` one worker runs also each of these groups. Its files share a process that has imported PyTorch and
+# forks the ranks of jobs, or the CDK's process, which is slow until Node has compiled the CDK. In `make test-all` each
+# group is too large for one worker.
+GROUPS_OF_TEST = {
+    "tests/training/": "jobs",
+    "tests/faults/": "jobs",
+    "tests/stacks/": "templates",
+    "tests/changes/": "templates",
+}
 # Files without kept CPU seconds are new, or need less than one second.
 UNKNOWN_SECONDS = 0.5
 # Most tests of these folders, and of files beside them, read the examples.
@@ -43,7 +52,8 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
     Raises pytest.UsageError if the shard is not K/N with 1 ≤ K ≤ N, or if Git does not know the revision.
     """
-    items.sort(key=lambda item: -seconds_of(item_file(item)))
+    order = order_of({item_file(item) for item in items}, ordered_suite(config))
+    items.sort(key=lambda item: order(item_file(item)))
     chosen = list(items)
     if shard := config.getoption("--shard"):
         files = shard_files({item_file(item) for item in items}, *parsed_shard(shard))
@@ -64,15 +74,39 @@ def item_file(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def seconds_of(file: str) -> float:
-    """Return the kept CPU seconds of a file with all its tests, by which files are ordered and divided."""
+def ordered_suite(config: pytest.Config) -> str | None:
+    """Return `test` if the run has the tests of `make test` or some of them, and None if it may have others.
+
+    The options are the same in the process that divides the tests and in its workers.
+    """
+    return "test" if config.getoption("markexpr") == "not exhaustive" else None
+
+
+def order_of(files: Iterable[str], suite: str | None) -> Callable[[str], tuple[float, str, float, str]]:
+    """Return the key by which files are sorted: the largest scopes first, and in a scope the largest files."""
+    weights: dict[str, float] = defaultdict(float)
+    for file in files:
+        weights[scope_of(file, suite)] += seconds_of(file, suite)
+
+    def key(file: str) -> tuple[float, str, float, str]:
+        scope = scope_of(file, suite)
+        return -weights[scope], scope, -seconds_of(file, suite), file
+
+    return key
+
+
+def seconds_of(file: str, suite: str | None = None) -> float:
+    """Return the kept CPU seconds of a file in a suite, by which files are ordered and divided. Default: the most."""
     suites = kept()
-    return max((suites[suite][file] for suite in suites if file in suites[suite]), default=UNKNOWN_SECONDS)
+    known = [suites[each][file] for each in suites if file in suites[each] and suite in (None, each)]
+    return max(known, default=UNKNOWN_SECONDS)
 
 
-def scope_of(file: str) -> str:
-    """Return what one worker runs as a whole: the folder of TOGETHER that has the file, or else the file."""
-    return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+def scope_of(file: str, suite: str | None = None) -> str:
+    """Return what one worker runs as a whole: a group, the folder of TOGETHER that has the file, or else the file."""
+    groups = GROUPS_OF_TEST if suite == "test" else {}
+    folders = groups | {folder: folder for folder in TOGETHER if not folder.startswith(tuple(groups))}
+    return next((folders[folder] for folder in folders if file.startswith(folder)), file)
 
 
 def parsed_shard(text: str) -> tuple[int, int]:

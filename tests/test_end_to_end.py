@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_platform_file_becomes_a_trained_model(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
     job |= {"steps": 12, "checkpoint": {"every": 6, "keep": 2}, "schedule": {"warmup_steps": 2}}
+    job["batch"] = {"global": 8, "micro": 2}
     job["data"] |= {"sequence_length": 64, "cache": str(tmp_path / "cache")}
     job_file = tmp_path / "job.yaml"
     job_file.write_text(yaml.safe_dump(job))

@@ -37,6 +37,20 @@ def test_a_folder_with_an_expensive_fixture_is_in_one_shard() -> None:
         assert sum(bool(shard_files(FILES, part + 1, 8) & inside) for part in range(8)) == 1
 
 
+def test_make_test_gives_a_group_to_one_worker_and_starts_with_the_largest_files() -> None:
+    groups = selection.GROUPS_OF_TEST
+    scopes = {file: scope_of(file, "test") for file in FILES}
+    assert {file for file, scope in scopes.items() if scope in groups.values()} == {
+        file for file in FILES if file.startswith(tuple(groups))
+    }
+    found = [scopes[file] for file in sorted(FILES, key=selection.order_of(FILES, "test"))]
+    # The files of a scope follow each other, and no scope is after a lighter one.
+    starts = [scope for before, scope in zip(["", *found], found, strict=False) if before != scope]
+    assert len(starts) == len(set(found))
+    weights = [sum(selection.seconds_of(file, "test") for file in FILES if scopes[file] == scope) for scope in starts]
+    assert weights == sorted(weights, reverse=True)
+
+
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/", "a/b", "-1/4", "1/0", "1/4/2"])
 def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(pytest.UsageError, match="for example --shard 1/8"):

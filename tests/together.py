@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-from tests.selection import scope_of
+from tests.selection import ordered_suite, scope_of
 
 
 def workers(processors: int) -> int:
@@ -17,7 +17,7 @@ def workers(processors: int) -> int:
 
 
 class TogetherScheduling(LoadFileScheduling):  # type: ignore[misc] # it has no types
-    """pytest-xdist's `--dist loadfile`, which takes each folder with one expensive fixture for one file."""
+    """pytest-xdist's `--dist loadfile`, which takes files that share something expensive for one file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return scope_of(super()._split_scope(nodeid))
+        return scope_of(super()._split_scope(nodeid), ordered_suite(self.config))
