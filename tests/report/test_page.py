@@ -198,6 +198,23 @@ def test_what_is_named_like_a_secret_is_not_passed_on(run: RunDirectory, launch:
     assert "HF_TOKEN (hidden)" in words_of(page)
 
 
+def test_code_that_changed_is_told_with_the_files_that_differ(run: RunDirectory, launch: dict[str, Any]) -> None:
+    before, after, at = "a" * 64, "b" * 64, "2026-11-29T10:00:00+00:00"
+    changes = [
+        {"at": at, "before": None, "after": before},
+        {"at": at, "before": before, "after": after, "files": ["train.py", "<rate>.py"], "more_files": 3},
+    ]
+    launch["options"] = {"code_digest": after, "code_changes": changes, "processes": 2}
+    text = words_of(page_of(run.start().document("launch.json", launch)))
+    assert f"Its code is the archive {after}." in text
+    when = "At 2026-11-29 10:00:00 UTC the run was resumed with the code of the archive"
+    assert f"{when} aaaaaaaaaaaa instead of that of the image. The files that differ are not known." in text
+    told = (
+        f"{when} bbbbbbbbbbbb instead of that of the archive aaaaaaaaaaaa. Files that differ: train.py, <rate>.py, and"
+    )
+    assert f"{told} 3 more." in text
+
+
 def test_a_run_without_its_documents_leaves_their_parts_out(run: RunDirectory) -> None:
     text = words_of(page_of(run.start(resumed_from=10).end(10)))
     assert "the job was not started by trainway launch" in text

@@ -24,6 +24,7 @@ from tests.launch.registry import launches
 from tests.launch.test_commands import SLURM, deploy
 from trainway.launch.registry.record import SCHEMA_VERSION, key_of, parse
 from trainway.launch.registry.state import parse_state, state_key_of
+from trainway.spec.deployed_file import deployed_file, deployed_file_name, written
 
 TEAM = "research"
 GOOD = "sound"
@@ -75,6 +76,18 @@ TEXTS = (
 
 def sound(run: str, launch: dict[str, Any] = launches.SLURM) -> dict[str, Any]:
     """Return the record of a run, as a launch writes it."""
+    options = {
+        **launch["options"],
+        "group": None,
+        "code": "/home/ada/work",
+        "code_version": {"commit": "0" * 40, "dirty": False},
+        "code_digest": "0" * 64,
+        "code_changes": [{"at": launch["started"], "before": None, "after": "0" * 64, "files": ["train.py"]}],
+        "image": None,
+        "evaluation_directory": "/home/ada/work",
+        "evaluation_code_digest": "0" * 64,
+        "target": {},
+    }
     handle = launch["handle"] | ({"directory": f"/fsx/runs/{run}"} if launch is launches.SLURM else {"name": run})
     return {
         "schema_version": SCHEMA_VERSION,
@@ -83,7 +96,7 @@ def sound(run: str, launch: dict[str, Any] = launches.SLURM) -> dict[str, Any]:
         "owner": "ada",
         "started": launch["started"],
         "files": {"job.yaml": "name: nightly\ncommand: [python, train.py]\n"},
-        "launch": launch | {"handle": handle},
+        "launch": launch | {"handle": handle, "options": options},
         "attempts": 1,
     }
 
@@ -174,6 +187,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             patch.setenv(name, value)
         patch.setattr(boto3, "DEFAULT_SESSION", None)
         deploy(SLURM)
+        boto3.client("ssm", region_name=SLURM.region).put_parameter(
+            Name=deployed_file_name(SLURM.name), Type="String", Value=written(deployed_file(SLURM)) or ""
+        )
         told = {**emulator.child_environment(), "HOME": str(home), "PATH": f"{commands}:{os.environ['PATH']}"}
         told.pop("XDG_CONFIG_HOME", None)
         done = run_trainway("connect", SLURM.name, "--region", SLURM.region, directory=home, environment=told)
@@ -272,6 +288,75 @@ def test_a_record_of_this_machine_kills_no_process(write: Write, trainway: Calla
     done = trainway("stop", "mine")
     assert done.returncode == 2
     assert all(each in done.stderr for each in ("the record of the run mine is unreadable", "local runs no jobs"))
+
+
+REQUIREMENT = "hidden==1.0 --hash=sha256:" + "0" * 64
+PROGRAM = "run:\n  command: [python, train.py]\n"
+EVALUATED = (
+    f"name: nightly\nteam: {TEAM}\n{PROGRAM}on_checkpoint:\n  marker: s3:/checkpoints/step-{{step}}/done\n  every: 1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "refused"),
+    [
+        (PROGRAM, {"code": "PRIVATE", "code_digest": None}, {"resume": "does not say which code ran"}),
+        (PROGRAM, {"code_digest": "1" * 64}, {"resume": "is not there"}),
+        (f"{PROGRAM}  code: PRIVATE\n", {"code": None, "code_digest": None}, {}),
+        (f"{PROGRAM}  packages: PRIVATE/secret\n", {"code": None, "code_digest": None}, {"resume": "has no lock"}),
+        (f"team: other\n{PROGRAM}", {}, {"resume": f"its record is of the team {TEAM}"}),
+        (
+            f"{EVALUATED}  job: PRIVATE/job.yaml\n",
+            {},
+            {"resume": "has no on_checkpoint.job.yaml", "copy": "has no on_check", "evaluate": "has no on_checkpoint"},
+        ),
+        (
+            f"{EVALUATED}  job: {{name: evaluate, run: {{command: [python, evaluate.py], code: .}}}}\n",
+            {"evaluation_directory": "PRIVATE", "evaluation_code_digest": None},
+            {"evaluate": "does not say which code evaluates them"},
+        ),
+        (
+            f"{EVALUATED}  job: {{name: evaluate, run: {{script: 'true', packages: secret}}}}\n",
+            {"evaluation_directory": "PRIVATE"},
+            {"evaluate": "has no lock of them"},
+        ),
+    ],
+    ids=[
+        *("directory", "another archive", "directory in the job file", "requirements", "another team"),
+        *("job of evaluations", "code of evaluations", "requirements of evaluations"),
+    ],
+)
+def test_a_record_chooses_no_file_of_the_reader(
+    job: str,
+    options: dict[str, Any],
+    refused: dict[str, str],
+    write: Write,
+    trainway: Callable[..., Completed],
+    tmp_path: Path,
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "secret").write_text(REQUIREMENT)
+    for name in ("evaluate.py", "train.py"):
+        (private / name).write_text(REQUIREMENT)
+    (private / "job.yaml").write_text(f"name: hidden\n{PROGRAM}")
+    record = json.loads(json.dumps(sound("planted")).replace("/home/ada/work", str(private)))
+    text = f"name: nightly\nteam: {TEAM}\n{job}" if "team:" not in job else f"name: nightly\n{job}"
+    record["files"] = {"job.yaml": (job if job.startswith("name:") else text).replace("PRIVATE", str(private))}
+    record["launch"]["options"] |= {
+        key: str(private) if value == "PRIVATE" else value for key, value in options.items()
+    }
+    s3, bucket = boto3.client("s3", region_name=SLURM.region), hand_off_of(SLURM).bucket
+    write(key_of(TEAM, "planted"), json.dumps(record))
+    s3.put_object(Bucket=bucket, Key="checkpoints/step-1/done")
+    for command in ("resume", "copy", "evaluate"):
+        done = trainway(command, "planted", *(("--step", "1") if command == "evaluate" else ()))
+        assert refused.get(command, "") in done.stderr, f"{command}: {done.stderr}"
+    # `private` has what it had, and nothing of it is in the bucket.
+    assert {each.name for each in private.iterdir()} == {"secret", "evaluate.py", "train.py", "job.yaml"}
+    for each in s3.list_objects_v2(Bucket=bucket).get("Contents", ()):
+        assert not each["Key"].endswith(".tar.gz")
+        assert b"hidden" not in s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -295,11 +295,21 @@ def resume(
             metavar="RUN", help="Name or directory of a run that ended early. `trainway status` lists the runs."
         ),
     ],
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            exists=True,
+            file_okay=False,
+            help="Directory with changed code. The run's record and report then name the files that differ. Default: "
+            "the code of the launch, and on this machine its directory as it is now.",
+        ),
+    ] = None,
 ) -> None:
-    """Resume a run from its latest checkpoint, on the same target and with the same options."""
+    """Resume a run from its latest checkpoint, on the same target, with the same options and the same code."""
     from trainway.launch.starting.start import resume as start_again
 
-    if exit_status := start_again(name):
+    if exit_status := start_again(name, None if code is None else str(code.absolute())):
         raise typer.Exit(exit_status)
 
 

@@ -244,7 +244,7 @@ def copy(
     ] = None,
 ) -> None:
     """Copy what a run wrote, such as logs, metrics, and outputs, from the platform to this machine."""
-    from trainway.launch.job_file.programs import load_program
+    from trainway.launch.job_file.programs import load_recorded_program
     from trainway.launch.platform.hand_off import read_hand_off
     from trainway.launch.registry.find import find_run, platform_of
     from trainway.launch.runs.outputs import copy_local, copy_outputs, not_on_a_platform
@@ -254,7 +254,7 @@ def copy(
     run = find_run(name)
     record = read_launch(run)
     if target_named(record["target"]).orchestrators:
-        program = load_program(run / "job.yaml")
+        program = load_recorded_program(run)
         with working(f"copying the files of {run.name}"):
             hand_off = read_hand_off(platform_of(record))
             done = copy_outputs(hand_off, run.name, to or run, only or (), team=program.team, outputs=program.outputs)

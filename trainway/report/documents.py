@@ -39,6 +39,35 @@ class RunNodes(_Model):
     price: RunPrice | None = None
 
 
+class CodeChange(_Model):
+    """A resume with other code than before. `files` are those that differ, or None if the code before was gone."""
+
+    at: datetime
+    before: str | None
+    after: str
+    files: tuple[str, ...] | None = None
+    more_files: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Return what changed, with the first characters of both digests."""
+        when = f"{self.at:%Y-%m-%d %H:%M:%S %Z}"
+        was = f"that of the archive {self.before[:12]}" if self.before else "that of the image"
+        if self.files is None:
+            changed = "The files that differ are not known."
+        else:
+            more = f", and {self.more_files} more" if self.more_files else ""
+            changed = f"Files that differ: {', '.join(self.files)}{more}."
+        return (
+            f"At {when} the run was resumed with the code of the archive {self.after[:12]} instead of {was}. {changed}"
+        )
+
+
+class _LaunchOptions(_Model):
+    code_digest: str | None = None
+    code_changes: tuple[CodeChange, ...] = ()
+
+
 class Launch(_Model):
     """A start by the launcher, and its end. Without `ended`, the launcher was still running, or was killed."""
 
@@ -50,6 +79,7 @@ class Launch(_Model):
     ended: datetime | None = None
     exit_status: int | None = None
     nodes: RunNodes | None = None
+    options: _LaunchOptions = _LaunchOptions()
 
     @property
     def shown_environment(self) -> dict[str, str]:

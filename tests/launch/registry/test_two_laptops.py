@@ -159,6 +159,73 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
     assert key_of(None, "nightly") in keys and key_of(None, "refused") not in keys
 
 
+# A descent whose loss depends on the code. After step 3 it waits until it is stopped, or until it may go on.
+DESCENT = """\
+import json, os, pathlib, time
+from rate import RATE
+state = pathlib.Path(os.environ["TRAINWAY_OUTPUT"], "state.json")
+step, weight = json.loads(state.read_text()) if state.exists() else (0, 0.0)
+while step < 6:
+    step, weight = step + 1, weight + RATE * (3 - weight)
+    state.with_suffix(".new").write_text(json.dumps([step, weight]))
+    state.with_suffix(".new").replace(state)
+    print(f"step={step} loss={(3 - weight) ** 2!r}", flush=True)
+    while step == 3 and not pathlib.Path("SHARED/go").exists():
+        time.sleep(0.1)
+"""
+
+
+def descent(rate: float, first: int, weight: float = 0.0) -> list[str]:
+    """Return the lines of steps of the descent from step `first` to the last."""
+    lines = []
+    for step in range(1, 7):
+        weight += rate * (3 - weight)
+        lines.append(f"step={step} loss={(3 - weight) ** 2!r}")
+    return lines[first - 1 :]
+
+
+def test_a_colleague_resumes_the_code_that_ran_or_names_another(at: At, cluster: Machines, tmp_path: Path) -> None:
+    assert at("ada", "--version").returncode == 0
+    code = tmp_path / "ada" / "code"
+    code.mkdir()
+    (code / "train.py").write_text(DESCENT.replace("SHARED", str(cluster.shared)))
+    (code / "rate.py").write_text("RATE = 0.5\n")
+    job = {"name": "descent", "run": {"command": ["python3", "train.py"], "code": "code", "stop": {"grace": 5}}}
+    (tmp_path / "ada" / "descent.yaml").write_text(yaml.safe_dump(job))
+    succeeded(at("ada", "launch", "descent.yaml", *LAUNCH[2:], "--run", "descent"))
+
+    def told(key: str) -> Any:
+        run = tmp_path / "linus" / "runs" / "descent"
+        return json.loads((run / "launch.json").read_text())["options"].get(key)
+
+    def steps() -> list[str]:
+        said = succeeded(at("linus", "logs", "descent"))
+        return [line.partition("] ")[2] for line in said.splitlines() if "step=" in line]
+
+    succeeded(at("linus", "connect", PLATFORM.name, "--region", PLATFORM.region))
+    wait_for("it waits after step 3", lambda: any("step=3 " in each for each in steps()))
+    digest = told("code_digest")
+    succeeded(at("linus", "stop", "descent"))
+    wait_for("it has stopped", lambda: "stopped" in at("ada", "status", "descent").stdout)
+    # The directory that Ada launched from has other code now.
+    (code / "rate.py").write_text("RATE = 0.9\n")
+    (cluster.shared / "go").touch()
+    succeeded(at("linus", "resume", "descent"))
+    wait_for("it has ended", lambda: "succeeded" in at("linus", "status", "descent").stdout)
+    assert steps()[-3:] == descent(0.5, 4)
+    assert told("code_digest") == digest and told("code_changes") is None
+
+    other = tmp_path / "linus" / "other"
+    other.mkdir()
+    (other / "train.py").write_text((code / "train.py").read_text().replace("step < 6", "step < 7"))
+    (other / "rate.py").write_text("RATE = 0.5\n")
+    succeeded(at("linus", "resume", "descent", "--code", "other"))
+    wait_for("it has ended", lambda: any("step=7 " in each for each in steps()))
+    (change,) = told("code_changes")
+    assert (change["before"], change["files"], change["more_files"]) == (digest, ["train.py"], 0)
+    assert change["after"] == told("code_digest") != digest
+
+
 # The program saves three checkpoints, and begins a fourth that it never completes. The evaluation of step 4 fails.
 SAVES = """\
 for step in 2 4 6; do

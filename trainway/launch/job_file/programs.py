@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainway.launch.job_file.on_checkpoint import (
+    KEY,
     OnCheckpointSection,
     evaluation_document,
     in_evaluation,
@@ -21,7 +22,7 @@ from trainway.launch.job_file.run_file import RunFile
 from trainway.launch.job_file.run_program import run_program
 from trainway.launch.job_file.training_program import training_program
 from trainway.launch.program.on_checkpoint import STEP, OnCheckpoint
-from trainway.launch.program.program import Program
+from trainway.launch.program.program import EVALUATION_JOB, Program
 from trainway.launch.target.known import target_names
 from trainway.parts.job import Job
 from trainway.spec import strict_yaml
@@ -61,6 +62,21 @@ def program_of(
     if problems:
         raise SpecError(problems)
     return _program(value, text, directory, until_step, on_checkpoint)
+
+
+def load_recorded_program(run: Path) -> Program:
+    """Return the program of the job file in the record of a run, in the run's directory.
+
+    Other people write records. Raises UsageError if the job file names a job of its evaluations that is not in the
+    record, because the record would choose a file of this machine. Raises SpecError as `load_program` does.
+    """
+    file = run / "job.yaml"
+    section = read_document(file).data.get(KEY)
+    named = section.get("job") if isinstance(section, dict) else None
+    if isinstance(named, str) and not (run / EVALUATION_JOB).is_file():
+        why = f"its job file names the job of its evaluations, and the record has no {EVALUATION_JOB}"
+        raise usage_error(f"the record of {run.name} is incomplete", why=why, fix="launch the job anew")
+    return load_program(file)
 
 
 def _kind(document: Mapping[str, Any]) -> type[RunFile] | type[Job]:

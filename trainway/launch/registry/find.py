@@ -46,7 +46,16 @@ def reachable_registries() -> Iterator[Registry]:
 
 def known_platforms() -> list[ConnectedPlatform]:
     """Return the platform of platform.yaml, and those of `trainway connect`."""
-    return list(dict.fromkeys((*_of_the_file(), *connections())))
+    here = connected_by(PLATFORM_FILE) if PLATFORM_FILE.is_file() else None
+    return list(dict.fromkeys((*([here] if here else ()), *connections())))
+
+
+def connected_by(file: Path) -> ConnectedPlatform | None:
+    """Return the platform that a platform file describes, or None without a Region. Other keys do not matter here."""
+    from trainway.spec.document import read_document
+
+    stated = read_document(file).data
+    return ConnectedPlatform(str(stated.get("name", "trainway")), str(stated["region"])) if "region" in stated else None
 
 
 def kept_here(record: RunRecord, registry: Registry) -> Path:
@@ -130,14 +139,3 @@ def _refresh(run: Path) -> None:
         return  # what is here still tells how to ask the run's target
     if record and record.launch and (newer := launch_of(record, registry)) != launch:
         write_launch(run, newer)
-
-
-def _of_the_file() -> Iterator[ConnectedPlatform]:
-    """Yield the platform of platform.yaml, whose other keys do not matter here."""
-    from trainway.spec.document import read_document
-
-    if not PLATFORM_FILE.is_file():
-        return
-    stated = read_document(PLATFORM_FILE).data
-    if "region" in stated:
-        yield ConnectedPlatform(str(stated.get("name", "trainway")), str(stated["region"]))

@@ -51,10 +51,5 @@ def kept_platform_file(platform: DeployedPlatform) -> Path:
     return file
 
 
-def is_kept(file: Path) -> bool:
-    """Return whether `kept_platform_file` wrote a platform file. A later deploy makes such a file outdated."""
-    return file.is_relative_to(_kept_files())
-
-
 def _kept_files() -> Path:
     return configuration() / "platforms"

@@ -94,10 +94,17 @@ def _moment(text: str) -> str:
     return text
 
 
+def _run_name(text: str) -> str:
+    if not is_run_name(text):
+        raise ValueError("it is no name of a run")
+    return text
+
+
 _Line = Annotated[str, Field(max_length=1024), AfterValidator(_one_line)]
 _Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
 # The name of a file beside the job file. Paths and hidden files are refused.
 _FileName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$")]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _STRICT = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
 
@@ -117,13 +124,47 @@ class _Nodes(BaseModel):
     price: _Price | None = None
 
 
+class _CodeChange(BaseModel):
+    model_config = _STRICT
+    at: _Moment
+    before: _Digest | None
+    after: _Digest
+    files: Annotated[list[_Line], Field(max_length=1000)] | None = None
+    more_files: Annotated[int, Field(ge=0)] = 0
+
+
+class _Evaluation(BaseModel):
+    model_config = _STRICT
+    run: Annotated[str, AfterValidator(_run_name)]
+    step: Annotated[int, Field(ge=0)]
+    checkpoint: _Line
+
+
+class _Options(BaseModel):
+    """The options of a launch. No command reads a file or a directory of this machine that they name."""
+
+    model_config = _STRICT
+    platform_file: _Line
+    group: _Line | None = None
+    code: _Line | None = None
+    code_version: dict[_Line, JsonValue] | None = None
+    code_digest: _Digest | None = None
+    code_changes: Annotated[list[_CodeChange], Field(max_length=1000)] = Field(default=[])
+    image: _Line | None = None
+    evaluation: _Evaluation | None = None
+    evaluation_directory: _Line | None = None
+    evaluation_team: _Line | None = None
+    evaluation_code_digest: _Digest | None = None
+    target: dict[_Line, JsonValue] = Field(default={})
+
+
 class _Launch(BaseModel):
     """The content of launch.json, which trainway/launch/runs/run_directory.py writes at a submission."""
 
     model_config = _STRICT
     target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     handle: dict[_Line, _Line]
-    options: dict[_Line, JsonValue]
+    options: _Options
     nodes: _Nodes | None = None
     started: _Moment
     first_started: _Moment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -11,7 +12,9 @@ from trainway.launch.slurm.dependency import earlier_run, has_succeeded
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import heredoc, render_script
 from trainway.launch.target.protocol import Handle
+from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.shown import shown
 
 
 def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> Handle:
@@ -32,9 +35,14 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
         + f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && sbatch --parsable {heredoc(script)}"
     )
     said = on_cluster(line, cluster, what=f"{request.run} cannot be submitted")
-    # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21).
-    job = said.strip().splitlines()[-1].partition(";")[0]
-    return {**cluster, "job": job, "directory": str(request.directory)}
+    # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21). A profile of the
+    # cluster may print other lines before.
+    found = re.search(r"(?:^|\n)(\d+)(?:;\S*)?\s*$", said)
+    if found is None:
+        why = f"sbatch printed no number of a job: {shown(said) or 'it printed nothing'}"
+        fix = "`squeue --me` on the cluster says whether the job is there; ask who administers the cluster"
+        raise usage_error(f"{request.run} cannot be submitted", why=why, fix=fix)
+    return {**cluster, "job": found[1], "directory": str(request.directory)}
 
 
 def _open_to_team(request: Request) -> str:

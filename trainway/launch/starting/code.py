@@ -12,6 +12,7 @@ import io
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from trainway.launch.platform.team_data import code_prefix
 from trainway.launch.starting.code_files import IGNORE_FILE, CodeFiles, code_files, in_units
@@ -20,6 +21,8 @@ from trainway.spec.handoff import HandOff
 
 # Code, not data: a launch is not kept waiting, and every node fetches all of it.
 MOST_BYTES = 200 * 2**20
+SUFFIX = ".tar.gz"
+"""How the key of an archive ends. Its SHA-256 comes before."""
 
 
 def pack(directory: Path, most_bytes: int = MOST_BYTES) -> tuple[bytes, str]:
@@ -81,15 +84,14 @@ def sync(
     print(files, file=sys.stderr)
     archive, digest = _packed(files)
     prefix = code_prefix(hand_off, team)
-    key = f"{prefix}/{digest}.tar.gz"
+    key = f"{prefix}/{digest}{SUFFIX}"
     location = f"s3://{hand_off.bucket}/{key}"
     if not upload:
         return location
     s3 = boto3.client("s3", region_name=hand_off.region)
     try:
-        # Named by its content, so one that is there is this one. A list, because a missing object is a forbidden one
-        # to those who may not list.
-        if s3.list_objects_v2(Bucket=hand_off.bucket, Prefix=key, MaxKeys=1)["KeyCount"] == 0:
+        # Named by its content, so one that is there is this one.
+        if not is_there(s3, hand_off.bucket, key):
             s3.put_object(Bucket=hand_off.bucket, Key=key, Body=archive, ChecksumAlgorithm="SHA256")
     except (BotoCoreError, ClientError) as error:
         raise usage_error(
@@ -98,6 +100,11 @@ def sync(
             fix=f"you need s3:ListBucket and s3:PutObject on s3://{hand_off.bucket}/{prefix}",
         ) from None
     return location
+
+
+def is_there(s3: Any, bucket: str, key: str) -> bool:
+    """Return whether a bucket has an object. S3 forbids a missing object to those who may not list the bucket."""
+    return bool(s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"])
 
 
 def _entry(path: Path, name: Path) -> tarfile.TarInfo:

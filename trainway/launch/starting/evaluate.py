@@ -29,6 +29,7 @@ from trainway.launch.runs.status import how_it_ended
 from trainway.launch.starting.checkpoints import CompleteCheckpoint, find_checkpoints, marker_location
 from trainway.launch.starting.evaluations import Evaluated, evaluations_of, run_of_evaluation
 from trainway.launch.starting.prepare import Launch
+from trainway.launch.starting.run_code import recorded_evaluation_code
 from trainway.launch.starting.start import adopt, platform_file_of, recorded_points, start
 from trainway.launch.target.known import AnyTarget, target_named
 from trainway.launch.target.options import options_of_person
@@ -88,11 +89,13 @@ class Follower:
         evaluation = EvaluatedCheckpoint(self.run.name, checkpoint.step, checkpoint.location)
         program = evaluation_program(self.on_checkpoint, evaluation, self.program.team)
         options = self.launch["options"]
+        archive = None if self.is_here else recorded_evaluation_code(self.run.name, options, program.code)
         launch = Launch(
             [Point(program, {})],
             platform_file_of(self.launch, self.target, f"the checkpoints of {self.run.name} cannot be evaluated"),
             run=run_of_evaluation(self.run, checkpoint.step, is_here=self.is_here),
             group=None if self.is_here else self.on_checkpoint.group,
+            archive=archive,
             evaluation=evaluation,
         )
         return launch, options_of_person(self.target.options, options.get("target", {}))
@@ -103,7 +106,7 @@ def follower_of(name: str, say: Callable[[str], object]) -> Follower:
     run = find_run(name)
     launch = read_launch(run)
     target = target_named(launch["target"], cannot="evaluated")
-    (point,) = recorded_points(run, launch["options"])
+    (point,) = recorded_points(run, launch["options"], is_here=not target.orchestrators)
     program = point.program
     if program.on_checkpoint is None:
         fix = "add `on_checkpoint` to the job file, and launch it: docs/evaluations.md"

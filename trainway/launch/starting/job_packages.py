@@ -128,6 +128,20 @@ def lock_of(requested: RequestedPackages, python: TargetPython, *, write: bool =
     return LockedPackages(lock, python.name != HERE)
 
 
+def lock_of_record(requested: RequestedPackages, python: TargetPython) -> LockedPackages:
+    """Return a new lock of the packages that a job file in a record names, and write nothing.
+
+    Other people write records. Raises UsageError for a requirements file, because the record would choose a file of
+    this machine, and as `lock_of` does.
+    """
+    if requested.file is not None:
+        why = f"the record of the run has no lock of them, and names the file {requested.file.name} of another machine"
+        fix = "launch the job anew, with the packages listed in `run.packages` of the job file"
+        raise usage_error("run.packages cannot be locked", why=why, fix=fix)
+    lock = _new_lock(requested.names, python, {"for": "; ".join(requested.names), "beside": python.digest})
+    return LockedPackages(lock, python.name != HERE)
+
+
 def _new_lock(names: tuple[str, ...], python: TargetPython, facts: Mapping[str, str]) -> str:
     there = python.packages
     kept = kept_packages(there)

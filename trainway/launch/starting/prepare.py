@@ -27,7 +27,14 @@ from trainway.launch.runs.names import check_directory_name, check_run_name
 from trainway.launch.runs.run_directory import default_run_directory
 from trainway.launch.starting.code import sync
 from trainway.launch.starting.device_memory import check_memory, memory_line
-from trainway.launch.starting.job_packages import TargetPython, lock_of, python_here, python_of_named_image
+from trainway.launch.starting.job_packages import (
+    TargetPython,
+    lock_of,
+    lock_of_record,
+    python_here,
+    python_of_named_image,
+)
+from trainway.launch.starting.run_code import RecordedCode
 from trainway.launch.starting.run_inputs import check_inputs
 from trainway.launch.starting.run_secrets import check_secrets
 from trainway.launch.starting.run_trackers import (
@@ -53,6 +60,7 @@ class Launch:
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
     packages that the run had before. A `dry_run` uploads and writes nothing. `run` is continued if it is `resumed`.
+    `archive` is the code in the record from which the run is started. It runs again, unless `code` names a directory.
     `evaluation` is the checkpoint that the only run evaluates.
     """
 
@@ -65,12 +73,16 @@ class Launch:
     dry_run: bool = False
     lock: Path | None = None
     resumed: bool = False
+    archive: RecordedCode | None = None
     evaluation: EvaluatedCheckpoint | None = None
 
     @property
     def code_directory(self) -> str | None:
-        """The directory with the code: the one that the launch names, or else the one that the job file names."""
-        return self.code or next((point.program.code for point in self.points), None)
+        """The directory with the code: the one that the launch names, or else the one that the job file names.
+
+        With an `archive`, the job file is from a record, which chooses no directory of this machine.
+        """
+        return self.code or next((point.program.code for point in self.points if self.archive is None), None)
 
     def check_code(self) -> None:
         """Raise UsageError if the directory with the code, or the Python file that a program starts with, is absent."""
@@ -95,6 +107,8 @@ class Launch:
             return program
         if self.lock is not None:
             return replace(program, lock=LockedPackages(self.lock.read_text(encoding="utf-8")))
+        if self.archive is not None:
+            return replace(program, lock=lock_of_record(program.packages, python()))
         return replace(program, lock=lock_of(program.packages, python(), write=not self.dry_run))
 
     @cached_property
@@ -203,7 +217,10 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         for request in requests
     ]
     if launch.code_directory is None:
-        return requests
+        if launch.archive and launch.archive.digest:
+            print(f"code: the archive {launch.archive.digest[:12]} of the launch", file=sys.stderr)
+        archived = launch.archive.location(requests[0].hand_off, requests[0].program.team) if launch.archive else None
+        return [replace(request, code=archived) for request in requests]
     limit = max(request.program.code_limit for request in requests)
     location = sync(
         Path(launch.code_directory),

@@ -13,22 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from trainway.launch.job_file.evaluation_program import evaluating
-from trainway.launch.job_file.programs import load_program, program_of_command
+from trainway.launch.job_file.programs import load_program, load_recorded_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
+from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.lost_nodes import started_nodes
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
-from trainway.launch.registry.find import PLATFORM_FILE, find_run, platform_of
-from trainway.launch.registry.platform_file import is_kept, kept_platform_file
+from trainway.launch.registry.find import PLATFORM_FILE, connected_by, find_run, platform_of
+from trainway.launch.registry.platform_file import kept_platform_file
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
 from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission
-from trainway.launch.starting.code_files import code_version
+from trainway.launch.starting.code import sync
 from trainway.launch.starting.evaluated_meanwhile import evaluated_meanwhile
 from trainway.launch.starting.prepare import Launch, evaluation_points
 from trainway.launch.starting.recorded import recorded
+from trainway.launch.starting.run_code import code_record, digest_of, recorded_code
 from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import options_from, options_record
@@ -36,6 +38,7 @@ from trainway.launch.target.protocol import Phase
 from trainway.price.run import NodePrice, node_price, training_job_price
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.problems import SpecError
 
 _UNFINISHED = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
@@ -97,8 +100,7 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     kept = {
         "platform_file": str(launch.platform_file),
         "group": launch.group,
-        "code": launch.code_directory,
-        "code_version": None if launch.code_directory is None else code_version(Path(launch.code_directory)),
+        **_kept_of_code(launch, requests[0]),
         "image": launch.image,
         **({} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}),
         **_kept_of_evaluations(launch.points[0].program, requests[0]),
@@ -194,13 +196,24 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
 
 
 def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:
-    """Return the entries of a run's record about its evaluations: the directory of their job file, and their team."""
+    """Return the entries of a run's record about its evaluations, and upload their code.
+
+    The entries are the directory of their job file, their team, and the SHA-256 of their code.
+    """
     if program.on_checkpoint is None:
         return {}
     kept: dict[str, Any] = {"evaluation_directory": str(program.on_checkpoint.directory.absolute())}
     if isinstance(request, Request):
-        team = evaluation_points(program)[0].program.team
-        kept["evaluation_team"] = team_of(request.hand_off, team)
+        evaluation = evaluation_points(program)[0].program
+        kept["evaluation_team"] = team_of(request.hand_off, evaluation.team)
+        if evaluation.code is not None:
+            location = sync(
+                Path(evaluation.code),
+                request.hand_off,
+                team=evaluation.team,
+                most_bytes=evaluation.code_limit * 2**20,
+            )
+            kept["evaluation_code_digest"] = digest_of(location)
     return kept
 
 
@@ -218,7 +231,7 @@ def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record:
     kept: dict[str, Any] = {
         "platform_file": str(launch.platform_file),
         "group": launch.group,
-        "code": launch.code_directory,
+        **_kept_of_code(launch, request),
     }
     kept |= {"image": launch.image, "target": options_record(typed)}
     kept |= {} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}
@@ -228,10 +241,17 @@ def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record:
     return True
 
 
-def resume(name: str) -> int:
+def _kept_of_code(launch: Launch, request: Any) -> dict[str, Any]:
+    """Return the entries of a run's record about its code."""
+    location, hand_off = (request.code, request.hand_off) if isinstance(request, Request) else (None, None)
+    return code_record(launch.code_directory, location, launch.archive, hand_off)
+
+
+def resume(name: str, code: str | None = None) -> int:
     """Resume a run from its latest checkpoint on the same target with the same options. Return the exit status.
 
-    Raises UsageError for a run that has not ended.
+    A run of a platform has the code of its launch again, or that of the directory `code`. Raises UsageError for a run
+    that has not ended.
     """
     run = find_run(name)
     record = read_launch(run)
@@ -242,29 +262,46 @@ def resume(name: str) -> int:
         raise usage_error(f"{name} cannot be resumed", why=f"it is {phase.value}", fix=fix)
     options = record["options"]
     evaluation = EvaluatedCheckpoint(**options["evaluation"]) if "evaluation" in options else None
+    archive = recorded_code(name, options, runs_again=code is None) if target.orchestrators else None
+    points = recorded_points(run, options, evaluation, is_here=not target.orchestrators)
+    _check_team(name, record, points[0].program)
     launch = Launch(
-        recorded_points(run, options, evaluation),
+        points,
         platform_file_of(record, target, f"{name} cannot be resumed"),
         run=run.name if target.orchestrators else str(run),
         group=options.get("group"),
-        code=options.get("code"),
+        code=code or (None if target.orchestrators else options.get("code")),
         image=options.get("image"),
         lock=lock if (lock := run / LOCK).is_file() else None,
         resumed=True,
+        archive=archive,
         evaluation=evaluation,
     )
     return start(target.name, launch, options["target"] if "target" in options else _earlier(options))
 
 
+def _check_team(name: str, record: Mapping[str, Any], program: Program) -> None:
+    """Raise UsageError if the job file in a record is of another team than the record.
+
+    Else a record of one team could start a job of another one.
+    """
+    team = record.get("registry", {}).get("team")
+    if team is not None and program.team != team:
+        why = f"its record is of the team {team}, and the job file in the record is of {program.team or 'no team'}"
+        fix = f"`trainway launch` starts runs/{name}/job.yaml as a new run, if you know who wrote it"
+        raise usage_error(f"{name} cannot be resumed", why=why, fix=fix)
+
+
 def recorded_points(
-    run: Path, options: Mapping[str, Any], evaluation: EvaluatedCheckpoint | None = None
+    run: Path, options: Mapping[str, Any], evaluation: EvaluatedCheckpoint | None = None, *, is_here: bool
 ) -> list[Point]:
     """Return the program of a run by the directory of its record. `options` are those of its launch.json.
 
-    The job file of its evaluations has paths relative to the directory from which the run was launched.
+    If the run `is_here`, the job file of its evaluations has paths relative to the directory from which the run was
+    launched. The record of another run names no file of this machine. Raises UsageError for one that does.
     """
-    program = load_program(run / "job.yaml")
-    if program.on_checkpoint is not None and "evaluation_directory" in options:
+    program = load_program(run / "job.yaml") if is_here else load_recorded_program(run)
+    if is_here and program.on_checkpoint is not None and "evaluation_directory" in options:
         directory = Path(options["evaluation_directory"])
         program = replace(program, on_checkpoint=replace(program.on_checkpoint, directory=directory))
     return [Point(program if evaluation is None else evaluating(program, evaluation), {})]
@@ -273,23 +310,34 @@ def recorded_points(
 def platform_file_of(record: Mapping[str, Any], target: AnyTarget, what: str) -> Path:
     """Return the platform file of a run by its launch.json.
 
-    The file of a run that was launched elsewhere, or on a connected platform, is read from the account. If the account
-    does not have it, platform.yaml in the current directory is used.
+    The file of a run with a record on its platform is that of the last deploy, from the account. If the account does
+    not have it, a file of that platform is used: the one that the record names, or platform.yaml in the current
+    directory. Other people write records, so that a record could name another platform's file.
 
-    Raises UsageError, with `what`, if there is neither.
+    Raises UsageError, with `what`, if there is none.
     """
-    stated, here = Path(record["options"]["platform_file"]), PLATFORM_FILE
-    if not target.orchestrators or (stated.is_file() and not is_kept(stated)):
+    stated = Path(record["options"]["platform_file"])
+    if not target.orchestrators:
         return stated
+    why, there = f"its platform file {stated} is not on this machine", None
+    if "registry" in record:
+        there = platform_of(record)
+        try:
+            return kept_platform_file(there)
+        except UsageError as error:
+            why = " ".join(str(error).split())
+    for file in (stated, PLATFORM_FILE):
+        if file.is_file() and (there is None or _describes(file, there)):
+            return file
+    raise usage_error(what, why=why, fix=f"go to a directory with {PLATFORM_FILE}, the file of that platform")
+
+
+def _describes(file: Path, platform: DeployedPlatform) -> bool:
+    """Return whether a file is the platform file of a platform."""
     try:
-        if "registry" in record:
-            return kept_platform_file(platform_of(record))
-        why = f"its platform file {stated} is not on this machine"
-    except UsageError as error:
-        why = " ".join(str(error).split())
-    if not here.is_file():
-        raise usage_error(what, why=why, fix=f"go to a directory with {here}")
-    return here
+        return connected_by(file) == platform
+    except SpecError:
+        return False
 
 
 def _earlier(recorded: Mapping[str, Any]) -> dict[str, Any]:
