@@ -60,11 +60,11 @@ def as_yaml(documents: list[dict[str, Any]]) -> str:
     return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False, width=120)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes the job file as it is written, line by line."""
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # a class that mypy cannot know
+    """Writes the job file as it is written, line by line. libyaml, where PyYAML has it, does so ten times as fast."""
 
 
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: yaml.representer.SafeRepresenter, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
