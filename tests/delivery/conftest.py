@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.data_files import read_yaml
+from tests.delivery.python_forks import client
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
@@ -101,6 +102,7 @@ class Workshop:
         return subprocess.run(
             ["bash", str(self.root / "delivery" / script), *arguments],
             env=self.variables(**variables),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
@@ -120,6 +122,9 @@ def workshop(tmp_path: Path) -> Workshop:
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "bin").mkdir()
     (tmp_path / "image.json").write_text(json.dumps(IMAGE_ARGUMENTS))
+    python = tmp_path / "bin" / "python3"
+    python.write_text(client())
+    python.chmod(0o755)
     return Workshop(tmp_path)
 
 
