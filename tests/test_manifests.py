@@ -126,10 +126,21 @@ def test_device_plugins_run_only_where_their_device_is() -> None:
     assert '"data"' not in affinity
 
 
+# The bundles of all platforms are made in the same way, of other manifests.
+one_platform = pytest.mark.parametrize(
+    "platform",
+    [
+        pytest.param(each, marks=() if each.stem == "hyperpod-eks-shared" else pytest.mark.exhaustive)
+        for each in KUBERNETES
+    ],
+    ids=lambda file: file.stem,
+    indirect=True,
+)
 # No stage is built in these tests, so the image needs no arguments.
 NO_ARGUMENTS = {DEFAULT_IMAGE: ImageParts({})}
 
 
+@one_platform
 def test_bundle_is_the_same_wherever_it_is_made(platform: Platform, tmp_path: Path) -> None:
     one, other = (make_bundles(tmp_path / name, manifests(platform), NO_ARGUMENTS) for name in ("one", "other"))
     for ours, theirs in ((one.mirror, other.mirror), (one.image, other.image), (one.cluster, other.cluster)):
@@ -152,6 +163,7 @@ def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them
     assert {path.name for path in bundles.cluster.directory.iterdir()} == {"delivery", "lifecycle_scripts", "manifests"}
 
 
+@one_platform
 def test_a_bundles_archive_has_its_files_and_is_the_same_wherever_it_is_made(
     platform: Platform, tmp_path: Path
 ) -> None:
@@ -171,6 +183,7 @@ def test_a_bundles_archive_has_its_files_and_is_the_same_wherever_it_is_made(
 IMAGE = {"VARIANT": "cpu", "TRANSFORMER_ENGINE": "without", "NEMO": "without", "HYPERPOD_ELASTIC_AGENT": "without"}
 
 
+@one_platform
 def test_another_choice_of_versions_is_another_image_and_another_delivery_of_it(
     platform: Platform, tmp_path: Path
 ) -> None:

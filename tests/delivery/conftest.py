@@ -53,7 +53,7 @@ spec:
 # Each call appends its name and arguments to $CALLS, as a line of JSON. What it prints and how it ends comes from the
 # body.
 # Bash writes the line, because a Python for each call would take most of the CPU time of these tests.
-STAND_IN = r"""#!/usr/bin/env bash
+STAND_IN = r"""#!/bin/bash
 [[ " $* " != *" --password-stdin "* ]] || cat >/dev/null
 record() {
   local word line

@@ -26,7 +26,7 @@ from typing import NoReturn
 
 # Of Bash, which starts in a sixth of the time of Python. It prints nothing and waits for the exit status. While it
 # writes to the server, its output is the server, and so it makes a second descriptor of its output for the server.
-CLIENT = """#!/usr/bin/env bash
+CLIENT = """#!/bin/bash
 exec {{output}}>&1 {{server}}<>/dev/tcp/127.0.0.1/{port}
 printf '%s %s %s\\n' {token} "$$" "$output" >&"$server"
 read -r -u "$server" status

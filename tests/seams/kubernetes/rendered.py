@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from delivery.render_manifests import render
+from tests.data_files import read_yaml
 from tests.launch.kubernetes.platforms import PLATFORMS as LAUNCHED_ON
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.trainer import pod_template_of
@@ -147,7 +148,7 @@ def exported(name: str) -> list[Document]:
     with tempfile.TemporaryDirectory() as directory:
         files, _ = export_manifests(platform, CATALOGUE, Path(directory), hand_off_of(platform))
         applied = [file for file in files if _is_applied(str(file.relative_to(directory)))]
-        return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in applied]
+        return [read_yaml(file) for file in applied]
 
 
 @cache
