@@ -96,8 +96,14 @@ def _flags(program: str, command: tuple[str, ...]) -> frozenset[str]:
         return frozenset()
     text = asked.stdout
     if program == "kubectl":
-        text += subprocess.run([tool(program), "options"], capture_output=True, text=True).stdout
+        text += _options_of_kubectl()
     return frozenset(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.MULTILINE) + re.findall(r"(-\w), --", text))
+
+
+@cache
+def _options_of_kubectl() -> str:
+    """What kubectl prints about the flags that every command inherits."""
+    return subprocess.run([tool("kubectl"), "options"], capture_output=True, text=True).stdout
 
 
 @cache
