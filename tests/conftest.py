@@ -17,6 +17,7 @@ from emulator import moto_repairs, process
 from tests import hypothesis_profiles, selection
 from tests.durations import Measurement, Summary
 from tests.emulator_forks import start_forked
+from tests.large_packages import LargePackages
 from tests.service_model import strict_validate
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure the tests of this process. The process that collects the reports prints the figures of all."""
     config.pluginmanager.register(measurement := Measurement())
+    config.pluginmanager.register(LargePackages(config))
     if not hasattr(config, "workerinput"):
         selection.check_options(config)
         config.pluginmanager.register(Summary(measurement))
