@@ -49,9 +49,32 @@ def make_app(platform_file: Path, out: Path) -> cdk.App:
 
     from stacks.platform import add_stacks
 
+    compress_once()
     app = cdk.App(outdir=str(out), context=context())
     add_stacks(app, load_platform(platform_file))
     return app
+
+
+@cache
+def compress_once() -> None:
+    """Compress the same bundle once in this process. Most platforms of the tests deliver the same files of the image.
+
+    The compression takes a tenth of the CPU time of a synthesis.
+    """
+    from stacks.constructs.delivery.bundle import Bundle
+
+    archive, archives = Bundle.archive, dict[tuple[str, str], bytes]()
+
+    def archive_once(bundle: Bundle, folder: Path) -> Path:
+        key = (bundle.directory.name, bundle.content)
+        if key not in archives:
+            archives[key] = archive(bundle, folder).read_bytes()
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / f"{bundle.directory.name}.zip"
+        written.write_bytes(archives[key])
+        return written
+
+    Bundle.archive = archive_once  # type: ignore[assignment,method-assign]
 
 
 def templates(app: cdk.App) -> dict[str, Template]:
@@ -106,6 +129,7 @@ def _synthesize(platform: Platform, out: Path) -> None:
 
     from stacks.extended import synthesize
 
+    compress_once()
     # Omit tree.json, which no test reads. Writing tree.json takes a sixth of the CPU time of a synthesis.
     synthesize(cdk.App(outdir=str(out), context=context(), tree_metadata=False), platform)
 
