@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import Completed, run_trainway
 from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
 from tests.representatives import with_representatives
@@ -116,9 +115,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no such file" in checked.stderr
 
 
-def check(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainway.cli", "check", str(file), *ON_KNOWN_DAY, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def check(file: Path, *options: str) -> Completed:
+    return run_trainway("check", str(file), *ON_KNOWN_DAY, *options, directory=ROOT)
 
 
 @pytest.mark.parametrize("namespace", sorted({chart["namespace"] for chart in MIRROR["charts"]}))
