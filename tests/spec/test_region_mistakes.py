@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.command_line import Completed, run_trainway
 from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
 from tests.rules_page import PAGE, page
+from tests.synthesis import ROOT
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
@@ -130,10 +130,8 @@ def test_the_settings_that_the_platform_itself_writes_are_known() -> None:
     assert {name for name in ours if name.lower() not in known} == set()
 
 
-def trainway(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trainway.cli", *words], capture_output=True, text=True, check=False, timeout=60
-    )
+def trainway(*words: str) -> Completed:
+    return run_trainway(*words, directory=ROOT)
 
 
 def test_check_accepts_a_rule_by_its_name_and_no_other_word(tmp_path: Path) -> None:
