@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.people import with_people
+from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT, resources, templates_of
 from trainway.cli import app
 from trainway.plan import plan_document, plan_text
@@ -21,6 +22,7 @@ from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 
 CATALOGUE = load_catalogue()
+BY_NAME = {file.stem: file for file in EXAMPLES}
 
 
 def printed(*arguments: str) -> str:
@@ -222,8 +224,9 @@ def test_the_plan_shows_the_quotas_that_the_deploy_writes_into_run_ai(tmp_path: 
     assert "Guarantees are enforced by Run:ai." in text and "3 × p5.48xlarge" in text and "runai-cluster" in text
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(file: Path) -> None:
+@pytest.mark.parametrize("example", with_representatives(BY_NAME, PLATFORMS))
+def test_the_plan_names_every_addon_and_chart_that_the_stacks_install(example: str) -> None:
+    file = BY_NAME[example]
     text, cluster = printed(str(file)), templates_of(file)["cluster"]
     for addon in resources(cluster, "AWS::EKS::Addon").values():
         assert addon["AddonName"] in text

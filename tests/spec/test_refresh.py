@@ -179,8 +179,12 @@ def test_the_program_is_silent_and_succeeds_when_ec2_agrees(endpoint: str, tmp_p
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
-        ({"AWS_DEFAULT_REGION": "us-west-2"}, "Unable to locate credentials"),
-        ({"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}, "You must specify a region"),
+        pytest.param({"AWS_DEFAULT_REGION": "us-west-2"}, "Unable to locate credentials", marks=pytest.mark.exhaustive),
+        pytest.param(
+            {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},
+            "You must specify a region",
+            marks=pytest.mark.exhaustive,
+        ),
         ({**CREDENTIALS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect to the endpoint URL"),
     ],
     ids=["no credentials", "no region", "no network"],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.representatives import with_representatives
 from tests.seams.evaluator import BY_IAM, Question, allowed, role
 from tests.seams.policies import identity_policies
 from tests.seams.resolved import Deployed, deploy
@@ -28,7 +29,9 @@ OBJECTS = ("corpus/a", "checkpoints/a", "delivery/tools/helm", "delivery/bills/a
 THROUGH_S3 = {"kms:ViaService": "s3.us-west-2.amazonaws.com"}
 
 
-@pytest.fixture(scope="module", params=["eks", "hyperpod-eks", "hyperpod-slurm"])
+@pytest.fixture(
+    scope="module", params=with_representatives(["eks", "hyperpod-eks", "hyperpod-slurm"], ("eks", "hyperpod-slurm"))
+)
 def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     file: Path = tmp_path_factory.mktemp("platform") / "platform.yaml"
     document = SLURM if request.param == "hyperpod-slurm" else PLATFORM
