@@ -121,8 +121,8 @@ def test_it_renders_a_job_for_every_target(
     ("arguments", "extra"),
     [
         (["demo"], "emulator,platform,report,training"),
-        (["emulator", "start"], "emulator"),
-        (["app"], "platform"),
+        pytest.param(["emulator", "start"], "emulator", marks=pytest.mark.exhaustive),
+        pytest.param(["app"], "platform", marks=pytest.mark.exhaustive),
         (["report", "runs/none"], "report"),
         (["launch", "local.yaml"], "training"),
     ],
