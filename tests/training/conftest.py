@@ -21,7 +21,7 @@ from tests.training.torchrun_server import Started, TorchrunServer, torchrun_ser
 from training.data.corpus import python_standard_library
 
 STEPS = 16
-# For tests in which the length of a step does not matter: half of the layers, and little to compute in each.
+# Half of the layers of the preset, and little to compute in each.
 SMALL_VARIANT = {"layers": 2, "hidden": 32, "heads": 2, "key_value_heads": 2, "feed_forward": 64}
 
 
@@ -171,29 +171,41 @@ def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def variant() -> dict[str, Any]:
+    """The changes to the preset `tiny` in `job` and `untouched`."""
+    return SMALL_VARIANT
+
+
 @pytest.fixture
-def job(corpus_directory: Path, tmp_path: Path) -> dict[str, Any]:
+def job(corpus_directory: Path, variant: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """A job of some seconds; the tests change what they are about."""
-    return job_of(corpus_directory, tmp_path / "checkpoints")
+    return job_of(corpus_directory, variant, tmp_path / "checkpoints")
 
 
 @pytest.fixture(scope="session")
-def untouched(corpus_directory: Path, tmp_path_factory: pytest.TempPathFactory, torchrun: TorchrunServer) -> str:
+def untouched(
+    corpus_directory: Path,
+    variant: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    torchrun: TorchrunServer,
+) -> str:
     """The final loss of `job` on two ranks, run without interruption, as exact hexadecimal."""
     directory = tmp_path_factory.mktemp("untouched")
     with launching(directory, torchrun) as start:
-        run = start(job_of(corpus_directory, directory / "checkpoints"), 2)
+        run = start(job_of(corpus_directory, variant, directory / "checkpoints"), 2)
         run.finish()
     (end,) = run.events("end")
     assert end["step"] == STEPS
     return str(end["loss_hex"])
 
 
-def job_of(corpus: Path, checkpoints: Path) -> dict[str, Any]:
+def job_of(corpus: Path, variant: dict[str, Any], checkpoints: Path) -> dict[str, Any]:
     """The document of a small job file."""
     return {
         "name": "exact",
         "model": "tiny",
+        "variant": variant,
         "data": {"train": str(corpus), "sequence_length": 32},
         "precision": "fp32",
         "batch": {"global": 8, "micro": 2},

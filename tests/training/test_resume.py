@@ -32,13 +32,12 @@ def test_stopped_halfway_or_killed_and_resumed_gives_the_same_bits(
     stopped.finish()
     assert [event["step"] for event in stopped.events("end")] == [6]
 
-    # From the checkpoint of step 6 on; killed after step 8 has made one, somewhere in the steps that follow it.
-    killed = launch(job, 2)
-    wait_for(killed, "checkpoint", 8)
-    for pid in [killed.process.pid, *killed.workers()]:
-        os.kill(pid, signal.SIGKILL)
-    killed.process.wait()
-    assert len(killed.events("end")) == 1, "it was killed too late to be interrupted"
+    # From the checkpoint of step 6 on; killed in step 14. The one of step 8 was complete when that of step 12 began.
+    faults = [{"samples": [104, 111], "rank": rank, "kind": "kill"} for rank in (0, 1)]
+    killed = launch(job, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults))
+    killed.process.communicate()
+    assert killed.process.returncode != 0
+    assert len(killed.events("end")) == 1, "it was not interrupted"
 
     resumed = launch(job, 2)
     resumed.finish()

@@ -18,7 +18,7 @@ from tests.training.conftest import STEPS, Launch, Run
 from training.errors import HUNG_STATUS
 from training.observe.hang_report import RankRecord, position_of, sentence, suspects
 
-# A step of the tests' job takes a twentieth of a second, and a few times as long on a busy machine.
+# A step of the tests' job takes some hundredths of a second, and a few times as long on a busy machine.
 HANG_DETECTION = {"least_seconds": 3}
 
 
@@ -115,11 +115,10 @@ def until(run: Run, step: int) -> None:
 def test_a_rank_that_is_stopped_is_named_and_the_run_restarts_to_the_same_loss(
     stopped: int, launch: Launch, job: dict[str, Any], untouched: str
 ) -> None:
-    checkpoint = job["checkpoint"] | {"every": 4}
-    document = job | {"hang_detection": HANG_DETECTION, "checkpoint": checkpoint}
-    run = launch(document, 2, PET_MAX_RESTARTS="1", PET_MONITOR_INTERVAL="0.1")
-    until(run, 6)
-    os.kill(run.workers()[stopped], signal.SIGSTOP)
+    faults = [{"samples": [56, 63], "rank": stopped, "kind": "stop"}]
+    document = job | {"hang_detection": HANG_DETECTION}
+    restarts = {"PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1"}
+    run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults), **restarts)
     output = run.finish()
     (hang,) = run.events("hang")
     # The store is in rank 0, so when rank 0 is stopped nobody can ask who answers.
@@ -150,7 +149,7 @@ def test_a_rank_that_holds_pythons_lock_writes_its_stacks_and_the_run_restarts(
 @pytest.mark.exhaustive
 def test_a_run_that_was_stopped_as_a_whole_does_not_hang(launch: Launch, job: dict[str, Any], untouched: str) -> None:
     run = launch(job | {"hang_detection": HANG_DETECTION}, 2)
-    until(run, 6)
+    until(run, 2)
     ranks = run.workers()
     for number, seconds in ((signal.SIGSTOP, HANG_DETECTION["least_seconds"] + 4), (signal.SIGCONT, 0)):
         for rank in ranks:
