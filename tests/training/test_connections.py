@@ -20,7 +20,7 @@ def sockets(torchrun: TorchrunServer, ranks: int) -> int:
 
 def test_four_times_as_many_ranks_need_four_more_sockets_in_each_group(torchrun: TorchrunServer) -> None:
     # A barrier connects ranks at distances of 1, 2, 4, and so on, to both sides.
-    assert sockets(torchrun, 32) - sockets(torchrun, 8) == 2 * 4
+    assert sockets(torchrun, 16) - sockets(torchrun, 4) == 2 * 4
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
