@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.training.conftest import SMALL_VARIANT, Launch, Run
+from tests.training.conftest import Launch, Run
 from tests.training.torchrun_server import TorchrunServer
 from training.config.job import Job
 
@@ -75,8 +75,8 @@ def test_a_comparison_without_replicas_is_refused(job: dict[str, Any]) -> None:
 
 def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Launch, job: dict[str, Any]) -> None:
     document = job | {
-        "variant": SMALL_VARIANT,
-        "parallel": {"dp_shard": 1, "dp_replicate": 4},
+        "parallel": {"dp_shard": 1, "dp_replicate": 3},
+        "batch": {"global": 6, "micro": 2},
         "steps": 8,
         "replica_check": {"every": 2},
         "checkpoint": job["checkpoint"] | {"every": 4},
@@ -86,16 +86,16 @@ def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Laun
         own = document | {"checkpoint": document["checkpoint"] | {"location": str(Path(job["data"]["train"]) / name)}}
         restarts = {"PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1"}
         module = "tests.training.faulty_train"
-        started = launch(own, 4, name=name, module=module, FAULTS=json.dumps(faults), **restarts)
+        started = launch(own, 3, name=name, module=module, FAULTS=json.dumps(faults), **restarts)
         return started, started.finish()
 
     untouched, said = run("untouched", [])
     assert "replicas differ" not in said and not untouched.events("replicas_differ")
-    # Step 5 sees the samples 32 to 39. The next comparison is after step 6, and the newest checkpoint of step 4.
-    broken, said = run("broken", [{"samples": [32, 39], "rank": 2, "kind": "flip"}])
+    # Step 5 sees the samples 24 to 29. The next comparison is after step 6, and the newest checkpoint of step 4.
+    broken, said = run("broken", [{"samples": [24, 29], "rank": 2, "kind": "flip"}])
     (event,) = broken.events("replicas_differ")
     assert (event["step"], event["ranks"]) == (6, [2])
-    assert "rank 2 (" in said and "differs from the 3 other replicas in " in said
+    assert "rank 2 (" in said and "differs from the 2 other replicas in " in said
     assert len(broken.events("start")) == 2
     assert [each["step"] for each in broken.events("resumed")] == [4]
     (end,), (expected,) = broken.events("end"), untouched.events("end")
@@ -111,7 +111,6 @@ def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_
 
     # The next comparison is after step 8 with a checkpoint, and the restarted run resumes from step 4.
     document = job | {
-        "variant": SMALL_VARIANT,
         "parallel": {"dp_shard": 1, "dp_replicate": 2},
         "steps": 10,
         "replica_check": {"every": 100},
