@@ -49,9 +49,11 @@ def layout_choices(job: Job, ranks: int, node: NodeRates, limit: int) -> list[La
     of a step, the degrees `cp` and `ep`, and all other keys stay.
     """
     found = []
+    # No choice changes the shape of the model.
+    document, shape = job.model_dump(by_alias=True, exclude_unset=True), shape_of(job.model, job.variant)
     for changes in _changes(job, node):
-        changed = _changed(job, changes)
-        if changed is None or not _divides(changed, ranks):
+        changed = _changed(document, changes)
+        if changed is None or not _divides(changed, shape, ranks):
             continue
         needed = footprint(changed, ranks).total
         if needed <= limit:
@@ -97,24 +99,22 @@ def _changes(job: Job, node: NodeRates) -> Iterator[dict[str, dict[str, Any]]]:
         }
 
 
-def _changed(job: Job, changes: dict[str, dict[str, Any]]) -> Job | None:
-    """Return the job with some changes, or None if the job file could not say so."""
-    document = job.model_dump(by_alias=True, exclude_unset=True)
-    for section, keys in changes.items():
-        document[section] = {**document.get(section, {}), **keys}
+def _changed(document: dict[str, Any], changes: dict[str, dict[str, Any]]) -> Job | None:
+    """Return the job of a document with some changes, or None if the job file could not say so."""
+    sections = {section: {**document.get(section, {}), **keys} for section, keys in changes.items()}
     try:
-        return Job.model_validate(document)
+        return Job.model_validate(document | sections)
     except ValueError:
         return None
 
 
-def _divides(job: Job, ranks: int) -> bool:
+def _divides(job: Job, shape: Shape, ranks: int) -> bool:
     """Return whether the job has this layout on `ranks` ranks, by the rules that it checks itself when it starts."""
     try:
         layout = job.layout(ranks)
     except ValueError:
         return False
-    return not any(layout_problems(shape_of(job.model, job.variant), VOCABULARY, job, layout))
+    return not any(layout_problems(shape, VOCABULARY, job, layout))
 
 
 def _with_recomputation(job: Job) -> float:
