@@ -21,12 +21,13 @@ from training.hosts.locations import resolve
 BREAKDOWN = {"data_wait", "forward", "backward", "optimizer", "checkpoint", "other"}
 
 
-def test_a_run_reports_every_step_everywhere(launch_program: Any, job: dict[str, Any]) -> None:
+# tests/test_end_to_end.py starts torchrun and its ranks as programs in `make test`, too.
+def test_a_run_reports_every_step_everywhere(launch_either: Any, job: dict[str, Any]) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     from training.observe.metrics import LOG_LINE
 
-    run = launch_program(job | {"precision": "bf16"}, 1, "--until-step", "5")
+    run = launch_either(job | {"precision": "bf16"}, 1, "--until-step", "5")
     output = run.finish()
 
     (start,) = run.events("start")
