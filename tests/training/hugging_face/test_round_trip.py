@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.training.conftest import SMALL_VARIANT
 from tests.training.saved_models import (
     LARGEST_DIFFERENCE,
     LLAMA_3_1_8B,
@@ -74,7 +75,7 @@ def test_what_a_job_learned_is_what_transformers_gets(
     """From the checkpoint of two ranks; of experts the biases, which are not zero any more, as well."""
     from training.hugging_face.__main__ import one_process
 
-    job |= {"variant": {"experts": experts, "sliding_window": None if experts else 9}}
+    job["variant"] = SMALL_VARIANT | {"experts": experts, "sliding_window": None if experts else 9}
     launch(job, 2, "--until-step", "3").finish()
     checkpoints = job["checkpoint"]["location"]
     where = ["--checkpoint", checkpoints, "--data", str(corpus_directory), "--out", str(tmp_path / "hf")]
