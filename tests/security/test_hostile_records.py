@@ -21,6 +21,7 @@ from emulator import running
 from tests.command_line import Completed, run_trainway
 from tests.launch.kubernetes.platforms import hand_off_of
 from tests.launch.registry import launches
+from tests.launch.slurm.sessions import without_slurm
 from tests.launch.test_commands import SLURM, deploy
 from trainway.launch.registry.record import SCHEMA_VERSION, key_of, parse
 from trainway.launch.registry.state import parse_state, state_key_of
@@ -288,6 +289,27 @@ def test_a_record_of_this_machine_kills_no_process(write: Write, trainway: Calla
     done = trainway("stop", "mine")
     assert done.returncode == 2
     assert all(each in done.stderr for each in ("the record of the run mine is unreadable", "local runs no jobs"))
+
+
+def test_a_record_chooses_no_user_of_the_cluster(write: Write, environment: dict[str, str], tmp_path: Path) -> None:
+    record = sound("planted")
+    record["launch"]["handle"] |= {"user": "grace", "arn": hand_off_of(SLURM).cluster.arn}
+    write(key_of(TEAM, "planted"), json.dumps(record))
+    # A laptop without Slurm, whose command line of AWS notes what it is asked.
+    said, programs = tmp_path / "said", without_slurm(tmp_path, user="ada")
+    (programs / "aws").write_text(f'#!/bin/sh\necho "$@" >>{said}\n')
+    laptop = {**environment, "PATH": str(programs), "XDG_CONFIG_HOME": str(tmp_path / "configuration")}
+
+    def at(*words: str) -> str:
+        return run_trainway(*words, directory=tmp_path, environment=laptop).stderr
+
+    at("connect", SLURM.name, "--region", SLURM.region)
+    for command in ("stop", "shell", "resume"):
+        assert "your login name on atlas is not known, and the run is of the user grace" in at(command, "planted")
+    at("connect", SLURM.name, "--region", SLURM.region, "--user", "ada")
+    for command in ("stop", "shell", "resume"):
+        assert "your login name" not in at(command, "planted")
+    assert "grace" not in (said.read_text() if said.exists() else "")
 
 
 REQUIREMENT = "hidden==1.0 --hash=sha256:" + "0" * 64

@@ -22,15 +22,27 @@ def connect(
         str | None,
         typer.Option(metavar="REGION", help="AWS Region of the platform. Default: that of your AWS configuration."),
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Your login name on the nodes of a platform with Slurm, for a machine without sbatch. It is kept. "
+            "Default: the one that you have said before, or else ubuntu.",
+        ),
+    ] = None,
 ) -> None:
     """Connect to a deployed platform, so that you can launch jobs on it, and list, follow, and stop its runs."""
     from trainway.launch.registry import connections
+    from trainway.launch.registry.logins import remember_login
+    from trainway.launch.runs.names import check_login_name
     from trainway.launch.target.known import target_of
     from trainway.spec.sections.orchestrator import Orchestrator
 
     where = region or _configured_region()
     with working(f"reading {platform} from AWS"):
         hand_off = connections.connect(platform, where)
+    if user is not None:
+        remember_login(hand_off.cluster.arn, check_login_name(user))
     teams = ", ".join(hand_off.teams) or "none"
     print(f"connected to {platform} in {hand_off.region}: {hand_off.orchestrator}, teams: {teams}")
     target = target_of(Orchestrator(hand_off.orchestrator)).name

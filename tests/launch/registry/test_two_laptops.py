@@ -159,7 +159,7 @@ def test_a_name_is_that_of_one_run_and_of_what_was_taken(at: At, emulator: Emula
     assert key_of(None, "nightly") in keys and key_of(None, "refused") not in keys
 
 
-# A descent whose loss depends on the code. After step 3 it waits until it is stopped, or until it may go on.
+# A descent whose loss depends on the code. After step 3 it waits for a file.
 DESCENT = """\
 import json, os, pathlib, time
 from rate import RATE

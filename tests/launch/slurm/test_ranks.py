@@ -19,6 +19,7 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.launch.slurm.sessions import hyperpod, without_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.registry.logins import remember_login
 from trainway.launch.slurm import SlurmOptions, render_script, shell, state, stop, submit
 from trainway.launch.starting.code import pack
 from trainway.launch.target.protocol import Handle, Phase, State
@@ -134,7 +135,9 @@ def test_a_run_that_is_preempted_saves_itself_and_goes_on(cluster: Machines, lau
 def test_a_shell_on_a_node_of_the_run_opens_over_a_session(
     cluster: Machines, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = {**launch("open"), "arn": hyperpod("atlas", "login"), "user": "ada"}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    remember_login(arn := hyperpod("atlas", "login"), "ada")
+    handle = {**launch("open"), "arn": arn}
     wait_for("it trains", lambda: bool(said(handle)))
     monkeypatch.setenv("PATH", str(without_slurm(tmp_path, commands=cluster.commands, user="ada")))
     *command, parameters = shell(handle, 0)

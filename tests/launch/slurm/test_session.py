@@ -12,9 +12,10 @@ from botocore.validate import validate_parameters
 
 from tests.launch.slurm.requests import on_slurm
 from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
+from trainway.launch.registry.logins import login_on, remember_login
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.forward import forward
-from trainway.launch.slurm.session import commands, session
+from trainway.launch.slurm.session import commands, login_for, session
 from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -29,6 +30,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs
 
 
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration of this person without any login name."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    return tmp_path / "configuration"
+
+
 @pytest.fixture
 def aws() -> Iterator[None]:
     from moto import mock_aws
@@ -38,6 +46,8 @@ def aws() -> Iterator[None]:
 
 
 def cluster(name: str, arn: str) -> dict[str, str]:
+    """Return a handle of a run of ada, who is this person."""
+    remember_login(arn, "ada")
     return {"cluster": name, "arn": arn, "region": REGION, "user": "ada"}
 
 
@@ -114,9 +124,36 @@ def test_what_is_missing_on_this_machine_is_named(program: str, machine: Path) -
 def test_who_runs_jobs_must_be_named_where_only_teams_do(hand_off: HandOff) -> None:
     with pytest.raises(UsageError, match="only the users of a team run jobs"):
         cluster_of(on_slurm(hand_off))
-    assert cluster_of(on_slurm(hand_off), "ada")["user"] == "ada"
     alone = on_slurm(hand_off).model_copy(update={"teams": ()})
     assert cluster_of(alone)["user"] == "ubuntu"
+    assert cluster_of(on_slurm(hand_off), "ada")["user"] == "ada"
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_session_has_the_login_name_of_whoever_asks_and_not_that_of_the_record(hand_off: HandOff) -> None:
+    arn = hyperpod("others", "login")
+    theirs = {"cluster": "others", "arn": arn, "region": REGION, "user": "grace"}
+    with pytest.raises(UsageError, match="your login name on others is not known, and the run is of the user grace"):
+        on_cluster("true", theirs, what=WHAT)
+    there = on_slurm(hand_off)
+    there = there.model_copy(update={"cluster": there.cluster.model_copy(update={"arn": arn})})
+    assert cluster_of(there, "ada")["user"] == "ada"
+    # It is kept, for launches without --user, and for runs of everybody.
+    assert cluster_of(there)["user"] == "ada"
+    assert login_for(theirs, what=WHAT) == login_for({**theirs, "user": "ubuntu"}, what=WHAT) == "ada"
+
+
+def test_damaged_login_names_are_told(configuration: Path) -> None:
+    remember_login("arn:one", "ada")
+    remember_login("arn:two", "grace")
+    assert (login_on("arn:one"), login_on("arn:two"), login_on("arn:three")) == ("ada", "grace", None)
+    for text in ("[]", "{"):
+        (configuration / "trainway/logins.json").write_text(text)
+        with pytest.raises(UsageError, match=r"logins\.json cannot be read"):
+            login_on("arn:one")
+    (configuration / "trainway/logins.json").write_text('{"arn:one": "-x; id"}')
+    with pytest.raises(UsageError, match="nobody is called"):
+        login_on("arn:one")
 
 
 def test_a_platform_without_slurm_is_refused(hand_off: HandOff) -> None:

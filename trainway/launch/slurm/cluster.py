@@ -6,20 +6,21 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from trainway.launch.registry.logins import login_on, remember_login
 from trainway.launch.runs.names import check_login_name
-from trainway.launch.slurm.session import on_login_node
+from trainway.launch.slurm.session import IMAGE_USER, on_login_node
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 
 # Where HyperPod has them (lifecycle_scripts/slurm_accounts.sh). Some logins have them on their path, and some do not.
 _BIN = "/opt/slurm/bin"
 WITH_SLURM = f"PATH=$PATH:{_BIN}"
-# The user that HyperPod's image brings.
-_USER = "ubuntu"
 
 
 def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
     """Return how to reach the cluster. `user` is the login name there, for a machine without Slurm's commands.
+
+    The login name is kept, and is the default from then on. The first default is the user of HyperPod's image.
 
     Raises UsageError where the cluster runs no Slurm, or nobody is named although only the teams' users run jobs.
     """
@@ -27,15 +28,18 @@ def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
     if hand_off.orchestrator != "hyperpod-slurm":
         why = f"its orchestrator is {hand_off.orchestrator}, and runs no Slurm"
         raise usage_error(what, why=why, fix="launch with --target kubernetes")
+    cluster = hand_off.cluster
+    if user is not None and not slurm_is_here():
+        remember_login(cluster.arn, check_login_name(user))
+    user = user or login_on(cluster.arn)
     if user is None and hand_off.teams and not slurm_is_here():
         why = "there is no sbatch here, and on the cluster only the users of a team run jobs"
         raise usage_error(what, why=why, fix="name your login name there with --user, or launch on the login node")
-    cluster = hand_off.cluster
     return {
         "cluster": cluster.name,
         "arn": cluster.arn,
         "region": hand_off.region,
-        "user": _USER if user is None else check_login_name(user),
+        "user": IMAGE_USER if user is None else check_login_name(user),
     }
 
 

@@ -24,9 +24,12 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from trainway.launch.registry.logins import login_on
 from trainway.spec.errors import usage_error
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP
 
+IMAGE_USER = "ubuntu"
+"""The user that HyperPod's image brings."""
 # What the longest value of StartSession's parameters may have:
 # https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_StartSession.html (read 2026-11-21)
 _MOST_CHARACTERS = 65535
@@ -45,7 +48,8 @@ rm -f "$out" "$errors"
 
 def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[int, str, str]:
     """Return a line's exit status, output, and errors. Raises UsageError, which begins with `what`, if none comes."""
-    wrapper = _WRAPPER.format(line=_encoded(f"echo {_BEGINS}\n{line}"), user=shlex.quote(cluster["user"]))
+    user = shlex.quote(login_for(cluster, what=what))
+    wrapper = _WRAPPER.format(line=_encoded(f"echo {_BEGINS}\n{line}"), user=user)
     command = f"bash -c 'base64 -d <<<{_encoded(wrapper)} | bash'"
     if len(command) > _MOST_CHARACTERS:
         why = f"it takes {len(command)} characters, and a session carries {_MOST_CHARACTERS}"
@@ -58,6 +62,22 @@ def on_login_node(line: str, cluster: Mapping[str, str], *, what: str) -> tuple[
         raise usage_error(what, why=f"the session on {cluster['cluster']} gave no answer: {last[0]}", fix=fix)
     status, output, errors = found.groups()
     return int(status), _decoded(output).partition(f"{_BEGINS}\n")[2], _decoded(errors)
+
+
+def login_for(cluster: Mapping[str, str], *, what: str) -> str:
+    """Return the login name for a session on a cluster: the one that this person has said for it.
+
+    A handle of a run is from its record, and so the launcher of the run, or whoever wrote the record, chose the user in
+    it. Raises UsageError, which begins with `what`, if this person has said none, and the handle has another user than
+    that of HyperPod's image, which is this person's default, too.
+    """
+    if login := login_on(cluster["arn"]):
+        return login
+    if cluster["user"] == IMAGE_USER:
+        return IMAGE_USER
+    why = f"your login name on {cluster['cluster']} is not known, and the run is of the user {cluster['user']}"
+    fix = "name it once with `trainway connect PLATFORM --user NAME`, or use the login node"
+    raise usage_error(what, why=why, fix=fix)
 
 
 def commands(command: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from trainway.launch.slurm.cluster import WITH_SLURM, on_cluster, slurm_is_here
-from trainway.launch.slurm.session import commands, session
+from trainway.launch.slurm.session import commands, login_for, session
 from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.spec.errors import usage_error
 
@@ -98,7 +98,14 @@ def shell(handle: Handle, node: int) -> Sequence[str]:
     if slurm_is_here():
         return command
     # For a session that is interactive the agent has a shell run the line.
-    line = ["sudo", "--login", f"--user={handle['user']}", "bash", "-c", f"{WITH_SLURM} {shlex.join(command)}"]
+    line = [
+        "sudo",
+        "--login",
+        f"--user={login_for(handle, what=what)}",
+        "bash",
+        "-c",
+        f"{WITH_SLURM} {shlex.join(command)}",
+    ]
     return session(handle, "AWS-StartInteractiveCommand", commands(shlex.join(line)), what=what)
 
 

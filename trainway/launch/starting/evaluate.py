@@ -32,7 +32,6 @@ from trainway.launch.starting.prepare import Launch
 from trainway.launch.starting.run_code import recorded_evaluation_code
 from trainway.launch.starting.start import adopt, platform_file_of, recorded_points, start
 from trainway.launch.target.known import AnyTarget, target_named
-from trainway.launch.target.options import options_of_person
 from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
@@ -84,13 +83,13 @@ class Follower:
         written = written_state(dict(self.launch), self.run.name)
         return how_it_ended(self.target.state(self.launch["handle"]).phase, written), written
 
-    def request(self, checkpoint: CompleteCheckpoint) -> tuple[Launch, dict[str, Any]]:
-        """Return the launch of the evaluation of a checkpoint, and the options of the target."""
+    def request(self, checkpoint: CompleteCheckpoint) -> Launch:
+        """Return the launch of the evaluation of a checkpoint."""
         evaluation = EvaluatedCheckpoint(self.run.name, checkpoint.step, checkpoint.location)
         program = evaluation_program(self.on_checkpoint, evaluation, self.program.team)
         options = self.launch["options"]
         archive = None if self.is_here else recorded_evaluation_code(self.run.name, options, program.code)
-        launch = Launch(
+        return Launch(
             [Point(program, {})],
             platform_file_of(self.launch, self.target, f"the checkpoints of {self.run.name} cannot be evaluated"),
             run=run_of_evaluation(self.run, checkpoint.step, is_here=self.is_here),
@@ -98,7 +97,6 @@ class Follower:
             archive=archive,
             evaluation=evaluation,
         )
-        return launch, options_of_person(self.target.options, options.get("target", {}))
 
 
 def follower_of(name: str, say: Callable[[str], object]) -> Follower:
@@ -132,8 +130,8 @@ def evaluate_step(name: str, step: int, say: Callable[[str], object] = print) ->
     if step not in checkpoints:
         has = ", ".join(map(str, checkpoints)) or "none"
         raise usage_error(what, why=f"the complete checkpoints are {has}", fix="name one of them, or wait for it")
-    launch, options = follower.request(checkpoints[step])
-    return start(follower.target.name, launch, options, say)
+    launch = follower.request(checkpoints[step])
+    return start(follower.target.name, launch, {}, say)
 
 
 def evaluate(name: str, say: Callable[[str], object] = print) -> int:
@@ -193,9 +191,9 @@ def _launch(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     if follower.is_here:
         _launch_here(follower, checkpoint)
         return
-    launch, options = follower.request(checkpoint)
+    launch = follower.request(checkpoint)
     try:
-        start(follower.target.name, launch, options, lambda _: None)
+        start(follower.target.name, launch, {}, lambda _: None)
     except UsageError as error:
         _count_failure(follower, checkpoint.step, " ".join(str(error).split()))
 
@@ -243,7 +241,7 @@ def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     """Submit an evaluation whose launch was killed after it reserved the name, unless the target has the job."""
     registry = registry_in(dict(follower.launch))
     assert registry is not None
-    launch, options = follower.request(checkpoint)
+    launch = follower.request(checkpoint)
     team = follower.launch["options"].get("evaluation_team")
     record = replace(registry, teams=(team,) if team else ()).read(str(launch.run))
     if record is None or record.launch is not None:
@@ -253,8 +251,8 @@ def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
         return
     record = replace(record, started=now.isoformat(timespec="microseconds"))
     try:
-        if registry.take_over(record) and not adopt(follower.target, launch, options, record, registry):
-            start(follower.target.name, replace(launch, resumed=True), options, lambda _: None)
+        if registry.take_over(record) and not adopt(follower.target, launch, {}, record, registry):
+            start(follower.target.name, replace(launch, resumed=True), {}, lambda _: None)
     except UsageError as error:
         _count_failure(follower, checkpoint.step, " ".join(str(error).split()))
 

@@ -33,7 +33,7 @@ from trainway.launch.starting.recorded import recorded
 from trainway.launch.starting.run_code import code_record, digest_of, recorded_code
 from trainway.launch.target.known import AnyTarget, own_target, target_named
 from trainway.launch.target.lost_node_options import LostNodeOptions
-from trainway.launch.target.options import options_from, options_record
+from trainway.launch.target.options import options_from, options_of_anybody, options_record
 from trainway.launch.target.protocol import Phase
 from trainway.price.run import NodePrice, node_price, training_job_price
 from trainway.spec.errors import UsageError, usage_error
@@ -277,7 +277,8 @@ def resume(name: str, code: str | None = None) -> int:
         archive=archive,
         evaluation=evaluation,
     )
-    return start(target.name, launch, options["target"] if "target" in options else _earlier(options))
+    chosen = options["target"] if "target" in options else _earlier(options)
+    return start(target.name, launch, options_of_anybody(target.options, chosen) if "registry" in record else chosen)
 
 
 def _check_team(name: str, record: Mapping[str, Any], program: Program) -> None:

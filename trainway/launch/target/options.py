@@ -25,7 +25,7 @@ class Flag:
 
     `name` is written as the field of a dataclass, for example `time_limit` for `--time-limit`. Two targets may have a
     flag of one name if it means the same; `trainway launch --help` shows the description of the first. An option that
-    says who submits (`of_person`) is also that of the evaluations of a run.
+    says who submits (`of_person`) is never taken from the record of a run.
     """
 
     help: str
@@ -77,9 +77,10 @@ def options_record(options: Any) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, PurePath) else value for name, value in values.items()}
 
 
-def options_of_person(options: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a record that identify the person who submits."""
-    return {each.name: record.get(each.name) for each in declared_options(options) if each.flag.of_person}
+def options_of_anybody(options: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a record without those that identify the person who submits."""
+    own = {each.name for each in declared_options(options) if each.flag.of_person}
+    return {name: value for name, value in record.items() if name not in own}
 
 
 def not_supported(name: str, target: str) -> UsageError:
