@@ -22,9 +22,12 @@ def register() -> None:
     settings.load_profile("default")
 
 
-def examples(ratio: float) -> settings:
+def examples(ratio: float, *, at_night: float | None = None) -> settings:
     """Return the decorator of a property that is tried with `ratio` times as many examples as others.
 
-    Example: `@examples(20)` is 400 examples in the profile `default` and 2000 in `thorough`.
+    `at_night` is the ratio in the other profiles. Default: `ratio`, too. Example: `@examples(5, at_night=20)` is 100
+    examples in the profile `default` and 2000 in `thorough`.
     """
-    return settings(max_examples=round(ratio * settings().max_examples))
+    examples_of_others = settings().max_examples
+    is_default = examples_of_others == PROFILES["default"]
+    return settings(max_examples=round((ratio if is_default or at_night is None else at_night) * examples_of_others))
