@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from emulator import Emulator, running
 from tests.launch.conftest import write_job
 from tests.launch.kubernetes.platforms import hand_off_of
-from tests.launch.registry.launches import KUBERNETES
+from tests.launch.registry.launches import KUBERNETES, of_run
 from tests.launch.test_commands import EKS, SLURM, deploy
 from trainway.cli import app
 from trainway.launch.registry.connections import connect
@@ -94,7 +94,7 @@ def busy(platform: Platform, run: str, *, ended: bool = False, started: datetime
         owner="ada",
         started=(started or datetime.now(UTC)).isoformat(),
         files={"job.yaml": "name: x\n"},
-        launch=KUBERNETES,
+        launch=of_run(KUBERNETES, run),
     )
     registry.reserve(record)
     if ended:

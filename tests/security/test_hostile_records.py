@@ -89,7 +89,6 @@ def sound(run: str, launch: dict[str, Any] = launches.SLURM) -> dict[str, Any]:
         "evaluation_code_digest": "0" * 64,
         "target": {},
     }
-    handle = launch["handle"] | ({"directory": f"/fsx/runs/{run}"} if launch is launches.SLURM else {"name": run})
     return {
         "schema_version": SCHEMA_VERSION,
         "run": run,
@@ -97,7 +96,7 @@ def sound(run: str, launch: dict[str, Any] = launches.SLURM) -> dict[str, Any]:
         "owner": "ada",
         "started": launch["started"],
         "files": {"job.yaml": "name: nightly\ncommand: [python, train.py]\n"},
-        "launch": launch | {"handle": handle, "options": options},
+        "launch": launches.of_run(launch, run) | {"options": options},
         "attempts": 1,
     }
 
@@ -263,7 +262,7 @@ def test_unreadable_records_are_lines_among_the_others(write: Write, trainway: C
 COMMANDS = (("status",), ("logs",), ("explain",), ("stop",), ("resume",), ("report", "--no-open"), ("copy",))
 
 
-@pytest.mark.parametrize(("count", "seed"), [(8, 3), pytest.param(60, 4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(("count", "seed"), [(4, 3), pytest.param(60, 4, marks=pytest.mark.exhaustive)])
 def test_no_command_does_what_a_record_says(
     count: int, seed: int, write: Write, trainway: Callable[..., Completed]
 ) -> None:
@@ -277,6 +276,15 @@ def test_no_command_does_what_a_record_says(
     for run in runs:
         for command in COMMANDS:
             trainway(command[0], run, *command[1:])
+
+
+@pytest.mark.parametrize("launch", [launches.SLURM, launches.KUBERNETES], ids=["slurm", "kubernetes"])
+def test_a_record_names_no_job_of_another_run(launch: dict[str, Any], write: Write, trainway: Any) -> None:
+    """Whoever stops the run would stop the other job."""
+    record = sound("planted", launch)
+    record["launch"]["handle"] = sound("another", launch)["launch"]["handle"]
+    write(key_of(TEAM, "planted"), json.dumps(record))
+    assert "is of another run" in trainway("stop", "planted").stderr
 
 
 def test_a_record_of_this_machine_kills_no_process(write: Write, trainway: Callable[..., Completed]) -> None:

@@ -41,3 +41,9 @@ KUBERNETES: dict[str, Any] = {
     "nodes": _NODES,
     **_TIMES,
 }
+
+
+def of_run(launch: dict[str, Any], run: str) -> dict[str, Any]:
+    """Return the launch with the name of a run in its handle."""
+    named = {"directory": f"/fsx/runs/{run}"} if "directory" in launch["handle"] else {"name": run}
+    return launch | {"handle": launch["handle"] | named}

@@ -103,10 +103,13 @@ def reaches(handle: Handle, phase: Phase, seconds: float = 300.0) -> None:
     wait_for(f"the run is {phase}, not {state(handle)}", lambda: state(handle).phase is phase, seconds)
 
 
-def test_a_run_that_is_stopped_has_the_time_that_it_needs(launch: Launch) -> None:
+def test_a_run_that_is_stopped_has_the_time_that_it_needs(cluster: Machines, launch: Launch) -> None:
     handle = launch("stopped")
     wait_for("it trains", lambda: bool(said(handle)))
     assert state(handle).nodes == ("n1",)
+    # The record of another run can have the number of this job. A stop begins with Requeue=0.
+    stop({**handle, "directory": str(PurePosixPath(handle["directory"]).with_name("another"))})
+    assert "Requeue=1" in cluster.ask("scontrol", "show", "job", handle["job"])
     stop(handle)
     reaches(handle, Phase.STOPPED)
     assert said(handle) == [TRAINING, "saved on SIGUSR1"]

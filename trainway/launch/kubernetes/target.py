@@ -37,7 +37,7 @@ TARGET = Target(
         "context": r"[A-Za-z0-9_][^\s]{0,511}",
         "namespace": r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
         "kind": "|".join(KINDS),
-        "name": r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        "name": r"(?P<run>[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)",
         "logs": r"(s3:/)?(/(?!\.{1,2}(/|$))[A-Za-z0-9_.@+=-]+)+",
     },
     prepare=prepare_on_platform,

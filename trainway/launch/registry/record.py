@@ -201,7 +201,7 @@ def parse(text: str, key: str) -> RunRecord:
         raise ValueError("it names another run than its key")
     if "job.yaml" not in found.files:
         raise ValueError("it has no job file")
-    if found.launch and (problem := handle_problem(found.launch.target, found.launch.handle)):
+    if found.launch and (problem := handle_problem(found.launch.target, found.launch.handle, found.run)):
         raise ValueError(f"launch.handle: {problem}")
     return RunRecord(**stated)
 

@@ -26,7 +26,7 @@ TARGET = Target(
         # Users of the cluster submit jobs. Root does not.
         "user": r"(?!root$)[A-Za-z_][A-Za-z0-9_.@-]{0,255}",
         "job": r"[0-9]{1,10}",
-        "directory": r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_.@+=-]+)+",
+        "directory": r"(/(?!\.{1,2}/)[A-Za-z0-9_.@+=-]+)*/(?P<run>[a-z0-9-]+)",
     },
     prepare=prepare_on_platform,
     render=render_script,

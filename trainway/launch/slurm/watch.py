@@ -73,10 +73,10 @@ fi
 
 def stop(handle: Handle) -> None:
     """Signal the batch script, so that the ranks save a checkpoint and end. Cancel a run that waits."""
-    job = shlex.quote(handle["job"])
-    # Not queued again, whatever happens while it saves. One that has ended is left alone.
+    job, name = shlex.quote(handle["job"]), shlex.quote(PurePosixPath(handle["directory"]).name)
+    # Not queued again, whatever happens while it saves. One that has ended, or that has another name, is left alone.
     line = f"""
-case $(squeue --noheader --states=all --jobs={job} --format=%T) in
+case $(squeue --noheader --states=all --jobs={job} --name={name} --format=%T) in
   RUNNING)
     scontrol update JobId={job} Requeue=0
     scancel --batch --signal=USR1 {job}

@@ -67,8 +67,8 @@ def target_named(name: str, *, cannot: str = "watched") -> AnyTarget:
     return loaded
 
 
-def handle_problem(name: str, handle: Mapping[str, str]) -> str | None:
-    """Return why a handle is not one of the target, or None. Every handle of an unknown target is accepted.
+def handle_problem(name: str, handle: Mapping[str, str], run: str) -> str | None:
+    """Return why a handle is not one of the target for a run, or None. Every handle of an unknown target is accepted.
 
     Each function of a target passes values of a handle to programs.
     """
@@ -80,8 +80,13 @@ def handle_problem(name: str, handle: Mapping[str, str]) -> str | None:
         return f"{name} runs no jobs on a platform"
     if handle.keys() != target.handle.keys():
         return f"{name} has the keys {', '.join(target.handle)}"
-    wrong = [key for key, pattern in target.handle.items() if not re.fullmatch(pattern, handle[key], re.ASCII)]
-    return f"{name} gives no such {wrong[0]}" if wrong else None
+    for key, pattern in target.handle.items():
+        found = re.fullmatch(pattern, handle[key], re.ASCII)
+        if found is None:
+            return f"{name} gives no such {key}"
+        if found.groupdict().get("run", run) != run:
+            return f"its {key} is of another run"
+    return None
 
 
 def all_targets() -> list[AnyTarget]:

@@ -107,8 +107,9 @@ class Target(Generic[Request, Options]):
     orchestrators: tuple[Orchestrator, ...] = ()
     """Orchestrators of the platforms whose jobs the target takes. Empty for a target that needs no platform."""
     handle: Mapping[str, str] = field(default_factory=dict)
-    """Regular expressions for the values of a handle, by key. Other people and jobs can write the record of a run. The
-    launcher refuses a record whose handle has other keys or values. Required if `orchestrators` is not empty."""
+    """Regular expressions for the values of a handle, by key. A group `run` matches the name of the run. Other people
+    and jobs can write the record of a run. The launcher refuses a record whose handle has other keys or values.
+    Required if `orchestrators` is not empty."""
     prepare: Callable[[Any], Sequence[Request]]
     """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
