@@ -2,22 +2,25 @@
 # What the first copy of a chart or an image was, where no public source states it: its SHA-256 is recorded in the bucket, which
 # outlives the registry. A later copy that is another is refused. Sourced after lib.sh.
 
-# must_be_recorded MIRROR_BUCKET_URI NAME DIGEST SOURCE: compares `sha256:…` with what is recorded for a name, or records it. Two
-# stages that record at once have copied from the same source, and the one that comes later compares in its next run.
+# must_be_recorded MIRROR_BUCKET_URI NAME DIGEST SOURCE: records `sha256:…` for a name, or compares it with what is recorded. The
+# stage may not list the objects of the bucket, and S3 answers it for an object that is absent as for one that it may not read. So the
+# stage writes first. S3 takes one write of several with this condition:
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (read 2026-11-24)
 must_be_recorded() {
-  local record=${1%/}/digests/${2//\//.}.sha256 file before
+  local record=${1%/}/digests/${2//\//.}.sha256 file said before
+  local bucket=${record#s3://}
   [[ "$3" =~ ^sha256:[0-9a-f]{64}$ ]] || fail "$4 has no digest, but '$3': nothing is copied that cannot be told from another"
   file=$(mktemp)
-  # Fetched, not listed: the stage may read the objects of the bucket, and may not list them.
-  if aws s3 cp "$record" "$file" --only-show-errors 2>/dev/null; then
-    before=$(<"$file")
+  printf '%s' "$3" >"$file"
+  if said=$(aws s3api put-object --bucket "${bucket%%/*}" --key "${bucket#*/}" --body "$file" --if-none-match '*' 2>&1); then
     rm -f "$file"
-    [[ "$before" == "$3" ]] || refuse "$4 is $3, and was $before when it was first copied: somebody has published another under" \
-      "the same version. Compare the two. Delete $record to take the new one"
+    say "recorded $3 of $4"
     return
   fi
-  printf '%s' "$3" >"$file"
-  aws s3 cp "$file" "$record" --only-show-errors
+  [[ "$said" == *PreconditionFailed* ]] || fail "the digest of $4 cannot be recorded in $record: $said"
+  aws s3 cp "$record" "$file" --only-show-errors || fail "the digest of $4 is recorded in $record, which cannot be read"
+  before=$(<"$file")
   rm -f "$file"
-  say "recorded $3 of $4"
+  [[ "$before" == "$3" ]] || refuse "$4 is $3, and was $before when it was first copied: somebody has published another under" \
+    "the same version. Compare the two. Delete $record to take the new one"
 }

@@ -141,6 +141,15 @@ case "$1 $2" in
   "ecr get-login-password") echo token ;;
   "s3 cp") [[ "$3" != s3://* ]] || { [[ -e "$S3/${3##*/}" ]] && cp "$S3/${3##*/}" "$4"; } || exit 1
            [[ "$4" != s3://* ]] || cp "$3" "$S3/${4##*/}" ;;
+  "s3api put-object")
+    [[ "$3 $5 $7 $9 ${10}" == "--bucket --key --body --if-none-match *" ]] || exit 252
+    error=${S3_ERROR:-}
+    [[ ! -e "$S3/${6##*/}" ]] || error=${error:-PreconditionFailed}
+    if [[ -n "$error" ]]; then
+      echo "An error occurred ($error) when calling the PutObject operation" >&2
+      exit 254
+    fi
+    cp "$8" "$S3/${6##*/}" ;;
   "s3 sync") rm -rf "$S3/synced"; cp -R "$3" "$S3/synced" ;;
 esac
 """

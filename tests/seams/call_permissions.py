@@ -69,7 +69,10 @@ def _of_the_aws_cli(words: Sequence[str], region: str) -> Iterator[Needed]:
         yield "s3:ListBucket", f"arn:aws:s3:::{bucket}"
         for action in ("s3:PutObject", "s3:DeleteObject"):
             yield action, f"{_object(words[3])}a"
-    elif operation.startswith("s3 "):
+    elif operation == "s3api put-object":
+        (bucket,), (key,) = _of(words, "--bucket"), _of(words, "--key")
+        yield "s3:PutObject", _object(f"{bucket}/{key}")
+    elif operation.startswith(("s3 ", "s3api ")):
         raise ValueError(f"aws {operation}: say which actions it needs")
     else:
         option, form = RESOURCES.get(operation, ("", "*"))

@@ -43,7 +43,8 @@ def aws_problems(words: Sequence[str]) -> Iterator[str]:
         yield from (f"{line} has no option {each}" for each in sorted(options - GLOBAL_OPTIONS))
         return
     try:
-        model = _session().get_service_model(service)
+        # The service `s3` of the CLI has commands of its own, and `s3api` the operations.
+        model = _session().get_service_model("s3" if service == "s3api" else service)
     except UnknownServiceError:
         yield f"aws has no service {service}"
         return

@@ -42,6 +42,25 @@ def test_a_chart_that_was_published_again_under_its_version_is_refused(aws):
     assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other").returncode == 0
 
 
+@pytest.mark.parametrize("what", ["read", "write"])
+@pytest.mark.usefixtures("helm_archive")
+def test_a_record_that_cannot_be_read_or_written_is_kept_and_nothing_is_copied(aws, what):
+    assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin").returncode == 0
+    [record] = (aws.root / "s3").glob("chart-nvidia-device-plugin-*.sha256")
+    before = record.read_text()
+    shutil.rmtree(aws.root / "ecr")
+    error = {"S3_ERROR": "AccessDenied"}
+    if what == "read":
+        tool = aws.root / "bin/aws"
+        denied = 'case "$1 $2 $3" in "s3 cp s3://"*/digests/*) echo AccessDenied >&2; exit 1 ;; esac\n'
+        tool.write_text(tool.read_text().replace("# End of RECORD\n", f"# End of RECORD\n{denied}"))
+        error = {}
+    refused = aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other", **error)
+    assert refused.returncode == 1 and "AccessDenied" in refused.stderr
+    assert record.read_text() == before
+    assert len(aws.called("helm", "push")) == 1
+
+
 SIGNER = [
     "--certificate-identity=krel-trust@k8s-releng-prod.iam.gserviceaccount.com",
     "--certificate-oidc-issuer=https://accounts.google.com",
