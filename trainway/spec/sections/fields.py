@@ -143,10 +143,13 @@ PRINT_YOUR_ROLE = (
     '"$(aws sts get-caller-identity --query Arn --output text | cut -d/ -f2)"'
 )
 
+# A name has at most 64 of these characters, and a path at most 512 printable ones: roleNameType, userNameType, and
+# pathType of botocore's model of IAM (read 2026-11-29). `*` and `?` are left out: in a policy, an ARN with them is a
+# pattern.
 Principal = Annotated[
     str,
     Matches(
-        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+",
+        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/(?=.{1,576}$)([!-)+->@-~]{1,511}/)?[A-Za-z0-9_+=,.@-]{1,64}",
         "it is not the ARN of an IAM role or user",
         f"write it as in arn:aws:iam::111122223333:role/Admin; `{PRINT_YOUR_ROLE}` prints the ARN of the role that you "
         "have assumed",
