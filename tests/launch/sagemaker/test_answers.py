@@ -191,8 +191,12 @@ def test_a_refusal_says_what_to_do(
         answers.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
         bucket.add_response("put_object", {})
         answers.add_client_error("create_training_job", code, message)
+        # What was written for the job goes, unless another job has the name.
+        if code != "ResourceInUse":
+            bucket.add_response("delete_object", {})
         with pytest.raises(UsageError, match=fix) as caught:
             submit(request(tmp_path, on_sagemaker(hand_off)), CATALOGUE, SageMakerOptions(**options))
+        bucket.assert_no_pending_responses()
     assert message in str(caught.value)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from trainway.launch.program.request import Request
@@ -33,12 +34,32 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
             request, instance, network["Subnets"], options.training_plan, ec2=ec2, sagemaker=sagemaker
         )
         name = _free_name(sagemaker, request.run)
-        for file, location in file_locations(request).items():
-            bucket, _, key = location.removeprefix("s3://").partition("/")
-            body = request.program.files[file].encode()
-            s3.put_object(Bucket=bucket, Key=key, Body=body, ChecksumAlgorithm="SHA256")
-        sagemaker.create_training_job(**rendered | {"TrainingJobName": name})
+        objects = {file: _object(location) for file, location in file_locations(request).items()}
+        for file, where in objects.items():
+            s3.put_object(**where, Body=request.program.files[file].encode(), ChecksumAlgorithm="SHA256")
+        try:
+            sagemaker.create_training_job(**rendered | {"TrainingJobName": name})
+        except sagemaker.exceptions.ClientError as error:
+            # A job that has the name, and an earlier start of the run, use the objects.
+            if name == request.run and error.response["Error"]["Code"] != "ResourceInUse":
+                _delete(s3, objects.values())
+            raise
     return {"name": name, "region": region}
+
+
+def _object(location: str) -> dict[str, str]:
+    """Return the bucket and the key of a location, as operations of S3 name them."""
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    return {"Bucket": bucket, "Key": key}
+
+
+def _delete(s3: Any, objects: Iterable[Mapping[str, str]]) -> None:
+    """Delete objects that no job uses. Whoever submits may lack the right to, and the refusal is what matters then."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    with suppress(ClientError, BotoCoreError):
+        for where in objects:
+            s3.delete_object(**where)
 
 
 def find(request: Request, options: SageMakerOptions) -> Handle | None:
