@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import struct
 import subprocess
@@ -16,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.training.test_resume import wait_for
 from training.config import Job
 from training.observe.tracker_process import read_secret
 
@@ -29,12 +26,11 @@ def test_a_run_that_is_killed_and_resumed_is_one_run_of_mlflow_and_of_wandb(
         "trackers": {"mlflow": {"tracking_uri": uri, "experiment": "llamas"}, "wandb": {"mode": "offline"}},
         "evaluation": {"every": 4, "samples": 4, "shards": 1},
     }
-    run = launch(document, 2)
-    wait_for(run, "step", 6)
-    run.process.kill()
-    for pid in run.workers():
-        os.kill(pid, signal.SIGKILL)
+    # In step 8: step 6 is in the metrics, and the newest checkpoint is of step 4.
+    faults = [{"samples": [56, 63], "rank": rank, "kind": "kill"} for rank in (0, 1)]
+    run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults))
     run.process.communicate()
+    assert run.process.returncode != 0
     again = launch(document, 2, TRAINWAY_TRACKER_SECONDS="120")
     output = again.finish()
     assert "trackers" not in output, output

@@ -148,13 +148,17 @@ def test_a_rank_that_holds_pythons_lock_writes_its_stacks_and_the_run_restarts(
 
 @pytest.mark.exhaustive
 def test_a_run_that_was_stopped_as_a_whole_does_not_hang(launch: Launch, job: dict[str, Any], untouched: str) -> None:
-    run = launch(job | {"hang_detection": HANG_DETECTION}, 2)
+    faults = [{"samples": [24, 31], "rank": rank, "kind": "stop"} for rank in (0, 1)]
+    document = job | {"hang_detection": HANG_DETECTION}
+    run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults))
     until(run, 2)
     ranks = run.workers()
-    for number, seconds in ((signal.SIGSTOP, HANG_DETECTION["least_seconds"] + 4), (signal.SIGCONT, 0)):
-        for rank in ranks:
-            os.kill(rank, number)
-        time.sleep(seconds)
+    while any(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[0] != "T" for rank in ranks):
+        assert run.process.poll() is None
+        time.sleep(0.05)
+    time.sleep(HANG_DETECTION["least_seconds"] + 4)
+    for rank in ranks:
+        os.kill(rank, signal.SIGCONT)
     run.finish()
     assert run.events("hang") == []
     assert run.events("end")[-1]["loss_hex"] == untouched
@@ -171,8 +175,8 @@ def test_no_rank_crashes_when_it_ends_while_it_waits_for_the_store(tmp_path: Pat
 
 @pytest.mark.exhaustive
 def test_a_run_without_restarts_ends_with_a_status_of_its_own(launch: Launch, job: dict[str, Any]) -> None:
-    run = launch(job | {"hang_detection": HANG_DETECTION}, 2, PET_MAX_RESTARTS="0")
-    until(run, 4)
-    os.kill(run.workers()[1], signal.SIGSTOP)
+    faults = [{"samples": [40, 47], "rank": 1, "kind": "stop"}]
+    document = job | {"hang_detection": HANG_DETECTION}
+    run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults), PET_MAX_RESTARTS="0")
     output, _ = run.process.communicate(timeout=1800)
     assert f"exitcode  : {HUNG_STATUS}" in output, output
