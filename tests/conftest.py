@@ -15,6 +15,7 @@ from botocore.validate import ParamValidator
 
 from emulator import moto_repairs, process
 from tests import hypothesis_profiles, selection
+from tests.compiled_once import CompiledOnce
 from tests.durations import Measurement, Summary
 from tests.emulator_forks import start_forked
 from tests.large_packages import LargePackages
@@ -67,7 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Measure the tests of this process. The process that collects the reports prints the figures of all."""
     config.pluginmanager.register(measurement := Measurement())
     config.pluginmanager.register(LargePackages(config))
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(CompiledOnce())
+    else:
         selection.check_options(config)
         config.pluginmanager.register(Summary(measurement))
 
