@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -11,11 +12,15 @@ import pytest
 from emulator import Emulator, running
 from tests.launch.conftest import write_job
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
-from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.programs import load_program, program_of
+from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.platform.team_data import check_team_data, code_prefix, run_path
+from trainway.launch.program.on_checkpoint import STEP
+from trainway.launch.program.program import Program
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.starting.code import sync
 from trainway.launch.starting.recorded import recorded
+from trainway.spec import strict_yaml
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff, TeamData
 
@@ -101,11 +106,45 @@ def test_what_all_share_and_directories_outside_of_the_bucket_can_be_read(walled
     )
 
 
-def test_the_default_location_of_checkpoints_is_refused_with_the_one_to_write(walled: HandOff, tmp_path: Path) -> None:
+def training_job(directory: Path, **changes: Any) -> Program:
     data = {"train": "s3:/corpus/web", "sequence_length": 64}
-    program = load_program(write_job(tmp_path, team="research", data=data))
+    return load_program(write_job(directory, **{"team": "research", "data": data, **changes}))
+
+
+def test_checkpoints_are_below_the_prefix_of_the_team_by_default(walled: HandOff, tmp_path: Path) -> None:
+    plain = training_job(tmp_path, on_checkpoint={"job": {"name": "e", "run": {"script": "true"}}})
+    program = with_checkpoints_of_team(plain, walled)
+    where = "s3:/checkpoints/research/small"
+    check_team_data(program.name, program.team, program.locations, program.written, walled)
+    assert program.written == (where,) and program.locations == ("s3:/corpus/web", where)
+    assert program.on_checkpoint and program.on_checkpoint.marker == f"{where}/step-{STEP}/.metadata"
+    # The nodes, and a later resume, read the job file.
+    again = program_of(strict_yaml.read(program.text).data, program.text)
+    assert again.written == (where,)
+    assert again.command == plain.command
     with pytest.raises(UsageError, match=r"cannot write to s3:/checkpoints/small[\s\S]*s3:/checkpoints/research"):
-        check_team_data(program.name, program.team, program.locations, program.written, walled)
+        check_team_data(plain.name, plain.team, plain.locations, plain.written, walled)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpoint": {"location": "s3:/checkpoints/research/a", "every": 4}},
+        # From before teams had prefixes, and the platform file gives the prefix to the team.
+        {"name": "llama"},
+        {"name": "small", "team": "product"},
+    ],
+    ids=["with a location", "in a prefix of the team", "of a team without prefixes"],
+)
+def test_checkpoints_stay_elsewhere(changes: dict[str, Any], walled: HandOff, tmp_path: Path) -> None:
+    program = training_job(tmp_path, **changes)
+    assert with_checkpoints_of_team(program, walled) is program
+
+
+def test_a_program_of_yours_is_launched_as_its_file_says(walled: HandOff, tmp_path: Path) -> None:
+    text = "name: a\nteam: research\nrun: {command: [python, -V]}\n"
+    program = program_of(strict_yaml.read(text).data, text, directory=tmp_path)
+    assert with_checkpoints_of_team(program, walled) is program
 
 
 def test_code_of_a_team_is_uploaded_below_its_prefix(

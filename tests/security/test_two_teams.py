@@ -182,6 +182,17 @@ def keys(laptops: Laptops, prefix: str) -> list[str]:
     return [each["Key"] for each in listed.get("Contents", ())]
 
 
+def test_a_training_job_keeps_its_checkpoints_where_only_its_team_reads_them(laptops: Laptops) -> None:
+    data = {"train": "s3:/corpus/web", "sequence_length": 64}
+    document = {"name": "small", "team": TEAM, "model": "tiny", "data": data, "steps": 12}
+    document |= {"precision": "fp32", "batch": {"global": 16, "micro": 1}, "checkpoint": {"every": 4}}
+    (laptops.home / "ann" / "train.yaml").write_text(yaml.safe_dump(document))
+    laptops.s3().put_object(Bucket=laptops.bucket, Key="corpus/web/index.json", Body=b"{}")
+    run = laptops.succeeds("ann", "launch", "train.yaml", *ON).split()[0]
+    record = laptops.s3().get_object(Bucket=laptops.bucket, Key=f"runs/{TEAM}/.registry/{run}.json")["Body"].read()
+    assert f"s3:/checkpoints/{TEAM}/small" in json.loads(record)["files"]["job.yaml"]
+
+
 def test_another_team_is_refused_by_every_command(laptops: Laptops, launched: str) -> None:
     before = {key: laptops.s3().head_object(Bucket=laptops.bucket, Key=key)["ETag"] for key in keys(laptops, "runs/")}
     for words in COMMANDS:

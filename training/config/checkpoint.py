@@ -58,7 +58,10 @@ class Checkpoint(Section):
         examples=[90],
     )
     location: Location | None = Field(
-        None, description=f"{LOCATION_FORMS}. Default: s3:/checkpoints/<name>.", examples=["fsx:/checkpoints/llama"]
+        None,
+        description=f"{LOCATION_FORMS}. Default: s3:/checkpoints/<name>. On a platform whose teams have prefixes, a "
+        "launch sets it to s3:/checkpoints/<team>/<name>.",
+        examples=["fsx:/checkpoints/llama"],
     )
     start_from: Location | None = Field(
         None,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
 from trainway.launch.program.training_command import training_command
 from trainway.launch.target.sections import options_in
 from trainway.parts.job import Job, footprint
+from trainway.spec import strict_yaml
+from trainway.spec.handoff import HandOff
 
 # Segments that grow in place, so that memory of another size is not lost between them.
 # https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf (read 2026-11-23)
@@ -41,6 +45,32 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         metrics=training_metrics(),
         options=options_in(job),
         log_patterns=PATTERNS,
+    )
+
+
+def with_checkpoints_of_team(program: Program, hand_off: HandOff) -> Program:
+    """Return the program with its default location of checkpoints below the prefix of its team, for a first launch.
+
+    The job file of the run names the location from then on. The program is unchanged if its team has no prefix of its
+    own, if its job file names a location, or if it is no training job of this repository. Checkpoints whose prefix the
+    platform file gives to the team stay where they were before teams had prefixes.
+    """
+    team = team_of(hand_off, program.team)
+    document = strict_yaml.read(program.text).data
+    checkpoint = document.get("checkpoint") or {}
+    if team is None or team not in hand_off.team_data or "run" in document or checkpoint.get("location"):
+        return program
+    if f"checkpoints/{program.name}" in hand_off.team_data[team].own:
+        return program
+    (usual,) = program.written
+    located = f"s3:/checkpoints/{team}/{program.name}"
+    evaluated = program.on_checkpoint
+    return replace(
+        program,
+        text=strict_yaml.dump({**document, "checkpoint": {**checkpoint, "location": located}}),
+        locations=tuple(located if each == usual else each for each in program.locations),
+        written=(located,),
+        on_checkpoint=evaluated and replace(evaluated, marker=evaluated.marker.replace(f"{usual}/", f"{located}/", 1)),
     )
 
 

@@ -12,6 +12,7 @@ from trainway.launch.job_file.evaluation_program import evaluation_program
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
+from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.location import scheme_of
@@ -197,6 +198,7 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         run=launch.run,
         group=launch.group,
         image=launch.image,
+        resumed=launch.resumed,
     )
     if launch.dry_run:
         lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
@@ -241,10 +243,12 @@ def prepare(
     run: str | None = None,
     group: str | None = None,
     image: str | None = None,
+    resumed: bool = False,
 ) -> list[Request]:
     """Return a request for each job. `run` names the run of a single job, and `group` the node group.
 
-    Each runs in the image `image`, or else in the one that its job file or its nodes name.
+    Each runs in the image `image`, or else in the one that its job file or its nodes name. A `resumed` job has its
+    checkpoints where they are.
 
     Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
     """
@@ -252,6 +256,8 @@ def prepare(
         check_run_name(run)
     hand_off = read_hand_off(platform)
     _check_region(hand_off, platform)
+    if not resumed:
+        points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
     allocations = []
     for point in points:
         check_team(point.program, hand_off)
