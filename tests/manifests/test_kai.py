@@ -272,7 +272,8 @@ def test_no_pod_of_a_team_goes_past_the_scheduler(spec: dict[str, str]) -> None:
 
 
 def test_guards_bind_in_the_teams_namespaces_alone() -> None:
-    platform = platform_of(teams=TEAMS, **KAI)
+    share = {"storage": {"lustre": {"team_directories": False}}}
+    platform = platform_of(teams=TEAMS, **KAI, **share)
     selected = [each["spec"]["matchConstraints"] for each in objects(platform, "ValidatingAdmissionPolicy")]
     assert len(selected) == 3
     for constraints in selected:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.launch.kubernetes.platforms import hand_off_of, platform_named, request_for, request_on
-from tests.manifests.platforms import CATALOGUE
+from tests.launch.kubernetes.platforms import PLATFORMS, hand_off_of, request_for, request_on
+from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.program.request import Request
@@ -87,7 +87,10 @@ def test_a_directory_with_another_owner_or_mode_stays_unchanged(file_system: Pat
 
 def test_the_prefixes_of_a_team_are_opened_which_an_upload_has_created(file_system: Path) -> None:
     own = TeamData(own=("checkpoints/research", "runs/research", "checkpoints/old"))
-    hand_off = hand_off_of(platform_named("kueue"), team_data={"research": own, "product": TeamData(own=())})
+    shared = {"storage": {"lustre": {"team_directories": False}}}
+    hand_off = hand_off_of(
+        platform_of(**PLATFORMS["kueue"], **shared), team_data={"research": own, "product": TeamData(own=())}
+    )
     request = request_on(hand_off)
     run = file_system / f"runs/research/{request.run}"
     assert not make_as_job(run / "logs")

@@ -13,6 +13,7 @@ from trainway.manifests import cluster_manifests
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.run_ai_projects import run_ai_projects
+from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.spec.derived.charts import KAI, KUEUE, chart_names
 from trainway.spec.platform import Platform
 from trainway.spec.rules.run_ai import run_ai_counts_gpus
@@ -32,6 +33,7 @@ both = pytest.mark.parametrize("platform", [EKS, HYPERPOD, INSTALLED], ids=["EKS
 def test_each_namespace_is_that_of_its_teams_project(platform: Platform) -> None:
     assert platform.run_ai
     found = {name: each["metadata"]["labels"].get("runai/queue") for name, each in named(platform, "Namespace").items()}
+    assert found.pop(OPENER) is None
     assert found == dict(zip(namespaces(platform), ["research", "product"], strict=True))
 
 

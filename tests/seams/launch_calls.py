@@ -94,14 +94,14 @@ def record(name: str, team: str, directory: Path) -> Launch:
         else:
             with _recording(recorded, "launch"):
                 read_image(platform, hand_off)
-                sync(code, hand_off)
+                sync(code, hand_off, team=team)
     return recorded
 
 
 def _record_training_job(recorded: Launch, platform_file: Path, team: str, code: Path) -> None:
     from moto.sagemaker.models import sagemaker_backends
 
-    region, data = load_platform(platform_file).region, {"train": "s3:/corpus/web"}
+    region, data = load_platform(platform_file).region, {"train": f"s3:/corpus/{team}/web"}
     job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
     with _recording(recorded, "launch"):
         start("sagemaker", Asked(points_of(job_file, []), platform_file, run=RUN, code=str(code)), {})
@@ -200,7 +200,8 @@ def _deploy(name: str, platform: Platform) -> None:
         s3.put_object(Bucket=place["bucket"], Key=key, Body=text.encode())
     hand_off = read_hand_off(platform)
     s3.create_bucket(Bucket=hand_off.bucket)
-    s3.put_object(Bucket=hand_off.bucket, Key="corpus/web/0.jsonl", Body=b"")
+    for team in hand_off.teams:
+        s3.put_object(Bucket=hand_off.bucket, Key=f"corpus/{team}/web/0.jsonl", Body=b"")
     if hand_off.training_jobs:
         _make_subnets(region, set(hand_off.training_jobs.subnet_ids.values()))
     built = BuiltImage(uri=hand_off.image_uri, pinned=hand_off.image_uri.rpartition(":")[0] + DIGEST)

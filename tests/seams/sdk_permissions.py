@@ -65,7 +65,8 @@ def permissions_of(call: Call, region: str) -> Iterator[Permission]:
         return
     resource = RESOURCES[operation].format(at=f"{region}:{ACCOUNT}", **call.parameters)
     tags = {f"aws:RequestTag/{each['Key']}": each["Value"] for each in call.parameters.get("Tags", ())}
-    yield Permission(ACTIONS.get(operation, operation), resource, tags)
+    listed = {"s3:prefix": call.parameters.get("Prefix", "")} if operation == "s3:ListObjectsV2" else {}
+    yield Permission(ACTIONS.get(operation, operation), resource, tags | listed)
     if operation == "sagemaker:CreateTrainingJob":
         yield Permission("sagemaker:AddTags", resource, {**tags, "sagemaker:TaggingAction": call.operation})
         yield Permission("iam:PassRole", call.parameters["RoleArn"], {"iam:PassedToService": "sagemaker.amazonaws.com"})

@@ -93,7 +93,6 @@ def provisioned() -> Lab:
 def _with_everything() -> Platform:
     """Return the example with more to write. Slurm believes that this machine has the CPUs of a P5en node."""
     document = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    document["storage"]["bucket"] = {"team_prefixes": True}
     slurm = document["slurm"]
     slurm["users"][0]["sudo"] = True
     slurm |= {

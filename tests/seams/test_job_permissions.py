@@ -125,7 +125,10 @@ def test_a_permissions_boundary_bounds_a_role_that_may_do_more(tmp_path: Path) -
     arn = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
     file = tmp_path / "platform.yaml"
     written = yaml.safe_load(next(each for each in EXAMPLES if each.stem == "hyperpod-slurm-p5en").read_text())
-    file.write_text(yaml.safe_dump({**written, "iam": {"permissions_boundary": arn}}), encoding="utf-8")
+    # Nodes have the data of all teams.
+    shared = written["storage"] | {"bucket": {"team_prefixes": False}}
+    changed = {**written, "storage": shared, "iam": {"permissions_boundary": arn}}
+    file.write_text(yaml.safe_dump(changed), encoding="utf-8")
     platform = deploy(templates_of(file), written["region"])
     roles = platform.of_type("AWS::IAM::Role")
     assert {each.get("PermissionsBoundary") for each in roles.values()} == {arn}

@@ -29,6 +29,7 @@ from tests.seams.kubernetes.run_files import missing_files
 from tests.seams.seam import Seam
 from trainway.launch.kubernetes import KINDS
 from trainway.manifests.efa_exporter import NAMESPACE
+from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 
 NOT_JOBS = {each.kind for each in definitions().values()} - set(PLURALS)
 PLATFORMS = tuple(sorted(every_platform()))
@@ -87,11 +88,13 @@ def test_every_pod_satisfies_what_its_namespace_enforces(name: str) -> None:
     enforced = {
         each["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")
         for each in delivered(name)
-        # The namespace of exporters, in which nobody but the platform has rights.
-        if each["kind"] == "Namespace" and each["metadata"]["name"] != NAMESPACE
+        # The namespaces of exporters and of the file system, in which nobody but the platform has rights.
+        if each["kind"] == "Namespace" and each["metadata"]["name"] not in (NAMESPACE, OPENER)
     }
-    # A pod that mounts the whole file system opens directories as root.
-    level = "baseline" if every_platform()[name].storage.lustre else "restricted"
+    # A pod that mounts the whole file system opens directories as root, and KubeRay's keeps its capabilities.
+    platform = every_platform()[name]
+    opens = platform.storage.lustre and not platform.storage.team_directories
+    level = "baseline" if opens or platform.kubernetes_or_default.ray_operator else "restricted"
     assert enforced == {level}
     violations = {"baseline": baseline_violations, "restricted": restricted_violations}[level]
     pods = list(pod_templates(submitted(name)))

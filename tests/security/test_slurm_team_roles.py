@@ -35,7 +35,6 @@ PLATFORM: dict[str, Any] = {
     "zones": ["usw2-az1"],
     "orchestrator": "hyperpod-slurm",
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 3}],
-    "storage": {"bucket": {"team_prefixes": True}},
     "teams": [
         {"name": "vision", "users": ["ada", "grace"]},
         {"name": "vision-2", "users": ["cyd", "grace"]},

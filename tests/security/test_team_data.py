@@ -23,8 +23,8 @@ PLATFORM: dict[str, Any] = {
     "zones": ["usw2-az2", "usw2-az1"],
     "node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 2}],
     "kubernetes": {"admins": [f"{PEOPLE}/Ada"], "viewers": [f"{PEOPLE}/Eve"]},
-    "storage": {"bucket": {"team_prefixes": True, "shared": ["corpus/web"]}},
-    # The name of the one begins with the name of the other.
+    "storage": {"bucket": {"shared": ["corpus/web"]}},
+    # Nothing but teams is needed for the walls between them. The name of the one begins with the name of the other.
     "teams": [
         {"name": "vision", "members": [f"{PEOPLE}/Bob"], "data": ["checkpoints/llama"]},
         {"name": "vision-2", "members": [f"{PEOPLE}/Cyd"]},

@@ -31,14 +31,14 @@ from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.platform import Platform
 
 Document = dict[str, Any]
-STORAGE: Document = {"bucket": {"team_prefixes": True}, "lustre": {"team_directories": True, "mirror": False}}
+# All teams mount the whole file system, on purpose.
+SHARED: Document = {"lustre": {"team_directories": False}}
 ENFORCED = "pod-security.kubernetes.io/enforce"
 TEAMS = [{"name": "research"}, {"name": "product"}]
 CHANGES: dict[str, Document] = {
-    "eks": {"teams": TEAMS, "storage": STORAGE, "kubernetes": OPERATORS},
+    "eks": {"teams": TEAMS, "kubernetes": OPERATORS},
     "hyperpod-eks": {
         "teams": TEAMS,
-        "storage": STORAGE,
         "orchestrator": "hyperpod-eks",
         "kubernetes": OPERATORS,
         "hyperpod": {"training_operator": True},
@@ -124,7 +124,7 @@ def test_every_pod_of_a_team_satisfies_restricted(platform: Platform) -> None:
     [
         ({}, "restricted"),
         ({"kubernetes": {"ray_operator": True}}, "baseline"),
-        ({"storage": {"bucket": {"team_prefixes": True}}}, "baseline"),
+        ({"storage": SHARED}, "baseline"),
         ({"hyperpod": {"spaces": True}}, "baseline"),
     ],
 )
@@ -157,7 +157,7 @@ def test_root_opens_the_directories_outside_the_namespaces_of_teams(platform: Pl
     of_claims = [each["metadata"] for each in objects(platform, "PersistentVolumeClaim")]
     claims = [each["name"] for each in of_claims if each["namespace"] == OPENER]
     assert claims == [pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]]
-    assert objects(platform_of(teams=TEAMS), "DaemonSet") == []
+    assert objects(platform_of(teams=TEAMS, storage=SHARED), "DaemonSet") == []
 
 
 def mount_of(pod: Document) -> Document:
@@ -237,7 +237,7 @@ def test_a_pod_without_the_file_system_or_with_a_claim_of_its_own_is_admitted(pl
 
 
 def test_the_claim_of_the_former_file_system_is_guarded_as_well() -> None:
-    storage = STORAGE | {"lustre": STORAGE["lustre"] | {"generation": 2}, "former_lustre": {"mirror": False}}
+    storage = {"lustre": {"generation": 2}, "former_lustre": {"mirror": False}}
     platform = platform_of(**CHANGES["eks"] | {"storage": storage})
     for claim in ("fsx", "fsx-2"):
         volume = {"name": "fsx", "persistentVolumeClaim": {"claimName": claim}}
@@ -256,7 +256,8 @@ def test_kubernetes_reads_the_objects_of_such_a_platform(platform: Platform) -> 
 
 
 def test_a_platform_without_team_directories_has_no_such_policy() -> None:
-    there = {each["metadata"]["name"] for each in objects(platform_of(teams=TEAMS), "ValidatingAdmissionPolicy")}
+    platform = platform_of(teams=TEAMS, storage=SHARED)
+    there = {each["metadata"]["name"] for each in objects(platform, "ValidatingAdmissionPolicy")}
     assert not any("directory" in name for name in there)
 
 
@@ -264,8 +265,7 @@ def test_a_training_job_mounts_the_directory_of_its_team_and_a_member_can_name_n
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     file = tmp_path_factory.mktemp("platform") / "platform.yaml"
-    storage = PLATFORM["storage"] | {"lustre": STORAGE["lustre"]}
-    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks", "storage": storage}))
+    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks"}))
     live = deploy(templates_of(file), PLATFORM["region"])
     hand_off = on_sagemaker(hand_off_of(platform_of(**CHANGES["eks"] | {"teams": PLATFORM["teams"]})))
     rendered = render_request(request_on(hand_off, team="vision"), CATALOGUE, SageMakerOptions(data="fsx"))

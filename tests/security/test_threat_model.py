@@ -102,5 +102,6 @@ def test_the_prefixes_of_the_page_are_those_that_the_teams_get() -> None:
 def test_the_directories_of_the_page_are_allowed() -> None:
     *_, keys = blocks()
     platform = platform_of(**keys)
-    assert platform.storage.team_directories
+    assert not platform.storage.team_directories
+    assert platform_of(teams=keys["teams"]).storage.team_directories
     assert [breach for each in RULES for breach in each(platform, CATALOGUE) if breach[0][0] in keys] == []

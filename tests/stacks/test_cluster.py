@@ -203,7 +203,8 @@ def test_hand_off_says_what_a_launcher_needs(
     assert parameter_in(assemblies[example.stem])["Name"] == f"/trainway/{platform.name}/hand-off"
     assert [group.instance_type for group in hand_off.node_groups] == [g.instance_type for g in platform.node_groups]
     linked = {a.path for a in hand_off.file_system.associations} if hand_off.file_system else set()
-    assert linked >= ({"/corpus", "/checkpoints"} if platform.storage.lustre else set())
+    mirrors = platform.storage.lustre and platform.storage.lustre.mirror
+    assert linked >= ({"/corpus", "/checkpoints"} if mirrors else set())
     assert hand_off.orchestrator == platform.orchestrator.value
 
 

@@ -48,8 +48,9 @@ HOME = {
 
 
 def platform_with(storage: dict[str, Any], base: str = "examples/eks-p5.yaml", **changes: Any) -> dict[str, Any]:
+    """Return an example with another storage section, and without teams, which do not share all file systems."""
     platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text())
-    return platform | {"storage": storage} | changes
+    return platform | {"teams": [], "storage": storage} | changes
 
 
 def stacks_with(tmp_path: Path, platform: dict[str, Any]) -> dict[str, Template]:

@@ -29,9 +29,13 @@ MLFLOW_SERVER = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server
 
 
 def with_secrets(example: str, secrets: str, tmp_path: Path, mlflow: str = MLFLOW_APP) -> Path:
-    """Write an example's file with secrets, and with an MLflow to which jobs report."""
+    """Write an example's file with secrets, and with an MLflow to which jobs report.
+
+    All jobs have one role. tests/security/test_team_data.py has platforms with a role for each team.
+    """
     document = yaml.safe_load((ROOT / f"examples/{example}.yaml").read_text(encoding="utf-8"))
     document["secrets"] = yaml.safe_load(secrets)
+    document.setdefault("storage", {})["bucket"] = {"team_prefixes": False}
     document["observability"] = {**document.get("observability", {}), "mlflow": mlflow}
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(document), encoding="utf-8")

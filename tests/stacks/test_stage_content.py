@@ -12,7 +12,7 @@ import pytest
 from tests.stacks.changes import edited, merged, synthesized
 from tests.synthesis import Template, resources
 
-SQUASH = {"storage": {"lustre": {"root_squash": {"uid": 65534, "gid": 65534}}}}
+SQUASH = {"teams": [], "storage": {"lustre": {"root_squash": {"uid": 65534, "gid": 65534}}}}
 
 
 def contents(stacks: dict[str, Template]) -> dict[str, str]:

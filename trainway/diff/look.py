@@ -25,6 +25,7 @@ from trainway.diff.exports import deployed_first, held_exports
 from trainway.diff.live_nodes import with_live_nodes
 from trainway.diff.looked import Looked
 from trainway.diff.names import logical_name, printed_kind, printed_name
+from trainway.diff.new_walls import steps_to_new_walls
 from trainway.diff.refusals import invalid_stacks, refusals
 from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, DiffReport, Refused
 from trainway.diff.signing import rule_that_stays
@@ -62,6 +63,7 @@ def look(file: Path, *, allowed: Collection[str] = (), assembly: Path | None = N
         out = assembly or Path(temporary) / "assembly"
         synthesize(file, out, account=account.number, region=platform.region)
         report = look_at(out, platform, file, account, allowed=allowed, synthesis=synthesis)
+        report = report.model_copy(update={"steps": steps_to_new_walls(platform, account.client("s3"))})
         (out / DEPLOYED_FIRST).write_text("".join(f"{name}\n" for name in report.first), encoding="utf-8")
         return report
 

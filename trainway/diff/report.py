@@ -86,6 +86,9 @@ class DiffReport(_Part):
     first: tuple[str, ...] = Field(
         (), description="Stacks to deploy before the others, because they release exports that leave."
     )
+    steps: tuple[str, ...] = Field(
+        (), description="What people do before and after the deploy, where it changes who reaches what."
+    )
     minutes: int = Field(0, description="What the deploy takes at least, as far as that is known.")
 
 
@@ -109,6 +112,8 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield f"\n{name} is deployed first: it releases an export that leaves."
     yield ""
     yield _summary(report)
+    for number, step in enumerate(report.steps, 1):
+        yield f"step {number}: {step}."
     for refusal in report.refused:
         yield ""
         yield from _of_refusal(refusal)

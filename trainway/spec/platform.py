@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.extension import Extension
@@ -29,6 +29,7 @@ from trainway.spec.sections.slurm import Slurm
 from trainway.spec.sections.storage import Storage
 from trainway.spec.sections.tags import TagValue
 from trainway.spec.sections.team import Team
+from trainway.spec.sections.walls import with_default_walls
 from trainway.spec.values import Matches, Section
 
 # As many as the largest Region has, us-east-1 (read 2026-11-21):
@@ -104,6 +105,12 @@ class Platform(Section):
         description="Python module, or path of a Python file relative to this one, whose function `extend` adds "
         "stacks or overrides properties. Default: none.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _walls_between_teams(cls, document: Any) -> Any:
+        return with_default_walls(document)
+
     # No key of the file: the loader reads it from the file beside it.
     _lock: Lock = PrivateAttr(default_factory=Lock)
     _extension: Extension | None = PrivateAttr(None)

@@ -118,7 +118,7 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
     yield REPOSITORIES, ()
     lustre = platform.storage.lustre
     if (lustre and lustre.existing is None) or platform.storage.home:
-        yield FILE_SYSTEM, (NETWORK, BUCKET)
+        yield FILE_SYSTEM, (NETWORK, *((BUCKET,) if lustre and lustre.mirror else ()))
     if platform.image.uri is None:
         yield IMAGE, (REPOSITORIES, BUCKET, *inside)
         if has_additions(platform):

@@ -29,12 +29,13 @@ def team_directories_are_not_linked_to_s3(platform: Platform, _catalogue: Catalo
     lustre, reason = platform.storage.lustre, "jobs mount the directory of their team, and nothing that is linked to S3"
     if lustre is None or not lustre.team_directories:
         return
+    share = "set storage.lustre.team_directories to false, so that all teams share the file system"
     if lustre.mirror:
-        yield (*LUSTRE, "mirror"), reason, "set it to false, and name data in S3, for example s3:/corpus/TEAM"
+        yield (*LUSTRE, "mirror"), reason, f"remove it, and name data in S3, for example s3:/corpus/TEAM, or {share}"
     if lustre.import_from:
-        yield (*LUSTRE, "import_from"), reason, "remove it, and read the prefix from S3"
+        yield (*LUSTRE, "import_from"), reason, f"remove it, and read the prefix from S3, or {share}"
     if lustre.existing and lustre.existing.associations:
-        yield (*LUSTRE, "team_directories"), reason, "remove it, or adopt a file system that is not linked"
+        yield (*LUSTRE, "team_directories"), reason, f"adopt a file system that is not linked, or {share}"
 
 
 @rule
@@ -43,4 +44,5 @@ def root_can_open_team_directories(platform: Platform, _catalogue: Catalogue) ->
     lustre = platform.storage.lustre
     if lustre and lustre.team_directories and lustre.root_squash and lustre.root_squash.uid:
         reason = "nodes create the directories of teams as root"
-        yield (*LUSTRE, "root_squash"), reason, "remove it, because no team can mount the directory of another team"
+        remedy = "remove it, because no team can mount the directory of another team, or set team_directories to false"
+        yield (*LUSTRE, "root_squash"), reason, remedy

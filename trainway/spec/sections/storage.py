@@ -51,7 +51,8 @@ class Bucket(Section):
     team_prefixes: bool = Field(
         False,
         description="Limit the jobs and the people of each team to the prefixes corpus/TEAM, checkpoints/TEAM, and "
-        "runs/TEAM, and to the prefixes in `teams[].data`. Default: all teams share all prefixes.",
+        "runs/TEAM, and to the prefixes in `teams[].data`. Default: true on a platform with several teams. With "
+        "false, all teams share all prefixes.",
     )
     shared: tuple[DataPrefix, ...] = Field(
         (),
@@ -128,7 +129,8 @@ class Lustre(Section):
     mirror: bool = Field(
         True,
         description="Whether the directories /corpus, /checkpoints, and /runs and the same prefixes of the data "
-        "bucket mirror each other.",
+        "bucket mirror each other. Default: true, but false on Kubernetes on a platform with several teams, unless "
+        "team_directories is false.",
     )
     import_from: tuple[S3Uri, ...] = Field(
         (),
@@ -156,7 +158,8 @@ class Lustre(Section):
     team_directories: bool = Field(
         False,
         description="On Kubernetes. Limit the jobs of each team to the directory teams/TEAM of the file system, which "
-        "they mount as /fsx. Requires storage.bucket.team_prefixes. Default: all teams mount the whole file system.",
+        "they mount as /fsx. Requires storage.bucket.team_prefixes. Default: true on a platform whose teams have "
+        "prefixes, and that has several. With false, all teams mount the whole file system.",
     )
     dynamic_volumes: bool = Field(
         False,
