@@ -2,8 +2,9 @@
 
 DOCUMENT has the accounts of the teams. DIRECTORY gets `teams.json`, with the role and the users of each team, and
 `first-teams`, with the first team of each user. If a team has a role, only root reaches the metadata service, and with
-it the role of the node. Otherwise this program removes the files and the wall. On FILE_SYSTEM, it opens the directories
-of teams to users. It prints each change, and nothing without changes.
+it the role of the node. Otherwise this program removes the files and the wall. Each team has a group with its users. On
+FILE_SYSTEM, this program gives the directories of teams to their groups. It prints each change, and nothing without
+changes.
 
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-limiting-access.html (read 2026-11-26)
 https://manpages.debian.org/bookworm/nftables/nft.8.en.html (read 2026-11-24)
@@ -11,8 +12,10 @@ https://manpages.debian.org/bookworm/nftables/nft.8.en.html (read 2026-11-24)
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -20,6 +23,12 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 20
+# The file with the groups of teams that this program has made.
+GROUPS = "groups"
+# Modes of directories that FSx makes for objects, and of those that earlier versions let everybody write to.
+OPEN = (0o755, 0o1777)
+# Everything for root and the group, nothing for others. New files and directories belong to the group.
+TEAM_ONLY = 0o2770
 TABLE = "trainway_metadata"
 ADDRESSES = {"ip": "169.254.169.254", "ip6": "fd00:ec2::254"}
 # Packets of a container with its own network namespace are forwarded, and have no user.
@@ -49,8 +58,10 @@ def main() -> int:
     try:
         accounts = json.loads(document.read_text())["accounts"]
         with_role = [each for each in accounts if "role" in each]
+        make_groups(with_role, directory / GROUPS)
         if file_system:
-            open_directories(file_system[0], [name for each in with_role for name in each["directories"]])
+            for each in with_role:
+                open_directories(file_system[0], each["directories"], each["group"]["name"])
         files = contents(with_role)
         # The wall comes first, and goes last.
         if with_role:
@@ -78,7 +89,46 @@ def contents(accounts: list[dict[str, Any]]) -> dict[str, str]:
         "teams.json": f"{json.dumps(teams)}\n" if teams else "",
         "first-teams": "".join(f"{user} {team}\n" for user, team in first.items()),
         "wall.nft": WALL if teams else NO_WALL,
+        GROUPS: "".join(f"{each['group']['name']}\n" for each in accounts),
     }
+
+
+def make_groups(accounts: list[dict[str, Any]], ours: Path) -> None:
+    """Make the group of each team, with the users of the team who have an account here, and empty those of former ones.
+
+    `ours` is the file with the groups that this program has made before. A group with another number is left alone.
+    """
+    users: dict[str, list[str]] = {name: [] for name in (ours.read_text().split() if ours.exists() else ())}
+    for each in accounts:
+        name, gid = each["group"]["name"], each["group"]["gid"]
+        if name not in _groups():
+            shadow("groupadd", "--gid", str(gid), name)
+        if _groups()[name].gr_gid == gid:
+            users[name] = each["users"]
+        else:
+            print(f"[team-roles] the group {name} has the number {_groups()[name].gr_gid}, not {gid}", file=sys.stderr)
+            users.pop(name, None)
+    for name, theirs in users.items():
+        members = sorted(user for user in theirs if _has_account(user))
+        if name in _groups() and members != sorted(_groups()[name].gr_mem):
+            shadow("gpasswd", "--members", ",".join(members), name)
+            print(f"[team-roles] the group {name} has {', '.join(members) or 'nobody'}")
+
+
+def _groups() -> dict[str, grp.struct_group]:
+    return {each.gr_name: each for each in grp.getgrall()}
+
+
+def _has_account(user: str) -> bool:
+    try:
+        return bool(pwd.getpwnam(user))
+    except KeyError:
+        return False
+
+
+def shadow(*command: str) -> None:
+    """Run a program of Debian's passwd package. Raises CalledProcessError."""
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, timeout=SECONDS, check=True)
 
 
 def write(path: Path, text: str) -> bool:
@@ -96,25 +146,32 @@ def write(path: Path, text: str) -> bool:
     return True
 
 
-def open_directories(file_system: Path, names: list[str]) -> None:
-    """Create directories in which every user may create files of their own.
+def open_directories(file_system: Path, names: list[str], group: str) -> None:
+    """Create the directories of a team, which only its group enters. New files in them belong to the group.
 
-    FSx creates the directory of an object for root alone. A directory with another owner or mode stays unchanged, and
-    what is below a directory of a user is the user's. Root squash may keep this node from it.
+    FSx creates the directory of an object for root alone. What is above the directories, everybody enters and only root
+    changes. A directory of a user stays unchanged, and what is below it is the user's, and so does one with a mode that
+    an administrator has chosen. Root squash may keep this node from all that.
     """
     for name in names:
-        path = file_system
-        for part in Path(name).parts:
+        path, parts = file_system, Path(name).parts
+        for number, part in enumerate(parts, 1):
             path /= part
             try:
                 path.mkdir(mode=0o755, exist_ok=True)
                 found = path.lstat()
                 if found.st_uid != 0 or not stat.S_ISDIR(found.st_mode):
                     break
-                if stat.S_IMODE(found.st_mode) == 0o755:
-                    path.chmod(0o1777)
-            except OSError as error:
-                print(f"[team-roles] {path} is not open to users: {error.strerror}", file=sys.stderr)
+                if stat.S_IMODE(found.st_mode) not in OPEN:
+                    continue
+                if number < len(parts):
+                    path.chmod(0o755)
+                else:
+                    # The mode comes last: chown(2) clears the bit by which new files belong to the group.
+                    os.chown(path, 0, grp.getgrnam(group).gr_gid, follow_symlinks=False)
+                    path.chmod(TEAM_ONLY)
+            except (OSError, KeyError) as error:
+                print(f"[team-roles] {path} is not the group's: {error}", file=sys.stderr)
                 break
 
 

@@ -31,9 +31,13 @@ pytestmark = needs_slurm
 
 
 def document(*teams: dict[str, Any]) -> dict[str, Any]:
-    """Of a platform with three nodes and these teams; a job that is ended while it begins is not waited for long."""
+    """Of a platform with three nodes and these teams; a job that is ended while it begins is not waited for long.
+
+    The cluster of these tests has accounts only, and no roles of teams.
+    """
     group = {"name": "train", "instance_type": "p5.48xlarge", "count": 3}
-    keys = {"name": "atlas", "region": "us-west-2", "zones": ["usw2-az1"], "orchestrator": "hyperpod-slurm"}
+    keys: dict[str, Any] = {"name": "atlas", "region": "us-west-2", "zones": ["usw2-az1"]}
+    keys |= {"orchestrator": "hyperpod-slurm", "storage": {"bucket": {"team_prefixes": False}}}
     made = slurm_accounts(Platform.model_validate({**keys, "node_groups": [group], "teams": list(teams)}))
     return made | {"settings": made["settings"] | ({"KillWait": "1"} if teams else {})}
 

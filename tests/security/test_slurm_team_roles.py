@@ -6,7 +6,9 @@ and its STS.
 
 from __future__ import annotations
 
+import grp
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -221,6 +223,28 @@ def test_a_restart_of_the_service_loses_nothing_and_the_node_keeps_the_wall(lab:
 
 
 @on_a_node
+def test_only_members_reach_the_files_of_a_team(lab: Lab) -> None:
+    """Users log in. A job has the groups of its user, as a login has."""
+    node = lab["ctl"]
+
+    def shell(user: str, command: str) -> subprocess.CompletedProcess[str]:
+        return node.run("su", "-", user, "-c", command, check=False)
+
+    assert shell("ada", "mkdir /fsx/runs/vision/a && echo loss > /fsx/runs/vision/a/log").returncode == 0
+    assert shell("grace", "cat /fsx/runs/vision/a/log").stdout == "loss\n", "a colleague"
+    for user in ("cyd", "eve"):
+        for attempt in (
+            "cat /fsx/runs/vision/a/log",
+            "ls /fsx/runs/vision",
+            "touch /fsx/corpus/vision/a",
+            "rm -r /fsx/runs/vision/a",
+        ):
+            assert "Permission denied" in shell(user, attempt).stderr, (user, attempt)
+        assert "Permission denied" in shell(user, "mv /fsx/runs/vision /fsx/runs/mine").stderr
+    assert shell("cyd", "touch /fsx/corpus/vision-2/a").returncode == 0, "the own team"
+
+
+@on_a_node
 def test_changes_of_teams_reach_a_node_that_lives(lab: Lab) -> None:
     node = lab["ctl"]
     again = run_step(node, "42-team-roles")
@@ -233,10 +257,12 @@ def test_changes_of_teams_reach_a_node_that_lives(lab: Lab) -> None:
     assert json.loads(ask(node, "ada", "sight"))["RoleArn"] == role_arn("sight")
     assert json.loads(ask(node, "eve", "vision-2"))["RoleArn"] == role_arn("vision-2"), "a new member"
     assert ask(node, "grace", "vision-2").startswith("403"), "a former member"
-    modes = node.run("stat", "--format=%a %U", "/fsx/runs/sight", "/fsx/checkpoints/vision-2").stdout
-    assert modes == "1777 root\n1777 root\n"
-    # Without the key, the nodes that have the wall give it up.
-    deliver(lab, storage={})
+    modes = node.run("stat", "--format=%a %U %G", "/fsx/runs", "/fsx/runs/sight", "/fsx/checkpoints/vision-2").stdout
+    assert modes.splitlines() == ["755 root root", "2770 root team-sight", "2770 root team-vision-2"]
+    members = node.run("getent", "group", "team-sight", "team-vision", "team-vision-2").stdout.split()
+    assert [each.rpartition(":")[2] for each in members] == ["ada,grace", "", "cyd,eve"], "a former team has nobody"
+    # Where all teams share all prefixes again, the nodes that have the wall give it up.
+    deliver(lab, storage={"bucket": {"team_prefixes": False}})
     node.run("systemctl", "start", "trainway-team-roles.service")
     assert reaches_metadata(node, "ada", V4)
     assert not (node.root / "opt/trainway/team-roles/first-teams").exists()
@@ -339,6 +365,11 @@ def test_a_directory_of_a_user_is_not_opened(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(0o755)
     (tmp_path / "runs/vision").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "corpus").mkdir(0o700)
-    follow.open_directories(tmp_path, ["runs/vision/a", "corpus/vision"])
+    group = grp.getgrgid(os.getgid()).gr_name
+    follow.open_directories(tmp_path, ["runs/vision/a", "corpus/vision"], group)
     assert (tmp_path / "elsewhere").stat().st_mode & 0o7777 == 0o755 and not (tmp_path / "elsewhere/a").exists()
     assert (tmp_path / "corpus").stat().st_mode & 0o7777 == 0o700
+    # An administrator has let others read it.
+    (tmp_path / "corpus/vision").chmod(0o2775)
+    follow.open_directories(tmp_path, ["corpus/vision"], group)
+    assert (tmp_path / "corpus/vision").stat().st_mode & 0o7777 == 0o2775

@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.spec.derived.team_data import has_team_roles_on_nodes, own_prefixes
+from trainway.spec.derived.team_groups import team_groups
 from trainway.spec.platform import Platform
+from trainway.spec.sections.slurm_user import SlurmGroup
 from trainway.spec.sections.team import Team
 
 JsonObject = dict[str, Any]
@@ -49,15 +51,16 @@ def slurm_accounts(platform: Platform) -> JsonObject:
 
     `nodes` is the number of nodes that all jobs of a QOS can use at a time. None means no limit. `owner` marks entries
     of Slurm's database that come from this platform's document, so that no others are changed. With
-    `storage.bucket.team_prefixes`, an account has the `role` of the team, and the `directories` of its prefixes.
+    `storage.bucket.team_prefixes`, an account has the `role` of the team, its `group` on the nodes, and the
+    `directories` of its prefixes, which the group owns.
     """
-    teams, has_roles = platform.teams, has_team_roles_on_nodes(platform)
+    teams, has_roles, groups = platform.teams, has_team_roles_on_nodes(platform), team_groups(platform)
     return {
         "version": 1,
         "owner": f"trainway/{platform.name}",
         "settings": SETTINGS | (ROLE_SETTINGS if has_roles else {}) if teams else {},
         "qos": [_borrowed(), *(_guaranteed(team) for team in teams if _has_own_qos(team))] if teams else [],
-        "accounts": [_account(team) | (_role(team) if has_roles else {}) for team in teams],
+        "accounts": [_account(team) | (_role(team, groups[team.name]) if has_roles else {}) for team in teams],
     }
 
 
@@ -82,8 +85,12 @@ def role_variable(team: str) -> str:
     return f"TRAINWAY_TEAM_ROLE_{team.upper().replace('-', '_')}"
 
 
-def _role(team: Team) -> JsonObject:
-    return {"role": f"${{{role_variable(team.name)}}}", "directories": list(own_prefixes(team))}
+def _role(team: Team, group: SlurmGroup) -> JsonObject:
+    return {
+        "role": f"${{{role_variable(team.name)}}}",
+        "group": group.model_dump(mode="json"),
+        "directories": list(own_prefixes(team)),
+    }
 
 
 def _account(team: Team) -> JsonObject:

@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from trainway.spec.derived.team_groups import team_groups
 from trainway.spec.platform import Platform
+from trainway.spec.sections.slurm_user import SlurmUser
 from trainway.spec.sections.storage import HOME_PATH, MOUNT_PATH
 from trainway.spec.values import Section
 
@@ -26,15 +28,23 @@ def slurm_users(platform: Platform) -> JsonObject:
     directory is created. `owner` marks accounts on a node that come from this platform's document.
     """
     home, slurm = platform.storage.home, platform.slurm_or_default
+    of_teams = tuple(team_groups(platform).values()) if slurm.users else ()
     return {
         "version": 1,
         "owner": f"trainway/{platform.name}",
         "homes": HOME_PATH if home else USERS_DIRECTORY,
         "directories": USERS_DIRECTORY,
         "mounts": [HOME_PATH, MOUNT_PATH] if home else [MOUNT_PATH],
-        "groups": [group.model_dump(mode="json") for group in slurm.groups],
-        "users": [user.model_dump(mode="json") for user in slurm.users],
+        "groups": [group.model_dump(mode="json") for group in (*slurm.groups, *of_teams)],
+        "users": [_user(user, platform) for user in slurm.users],
     }
+
+
+def _user(user: SlurmUser, platform: Platform) -> JsonObject:
+    """Return a user with the groups of the teams that the user is in, beside the user's other groups."""
+    of_teams = team_groups(platform)
+    theirs = (of_teams[team.name].name for team in platform.teams if of_teams and user.name in team.users)
+    return user.model_copy(update={"groups": (*user.groups, *theirs)}).model_dump(mode="json")
 
 
 class DirectoryOnNodes(Section):

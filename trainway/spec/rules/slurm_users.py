@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from trainway.spec.derived.team_groups import team_groups
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
@@ -25,13 +26,19 @@ USERS_OF_THE_IMAGE, GROUPS_OF_THE_IMAGE = frozenset(_USERS.split()), frozenset(_
 
 @rule
 def users_and_groups_are_told_apart(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Names and numbers are those of one user or group; a user's own group has the user's name and number."""
-    slurm = platform.slurm_or_default
+    """Names and numbers are those of one user or group; a user's own group has the user's name and number.
+
+    A team has a group, too, if it has directories of its own.
+    """
+    slurm, of_teams = platform.slurm_or_default, team_groups(platform)
     names: dict[str, str] = {}
     numbers: dict[int, str] = {}
+    users: list[tuple[KeyPath, str, str, int]]
     users = [(("slurm", "users", index), user.name, "uid", user.uid) for index, user in enumerate(slurm.users)]
     groups = [(("slurm", "groups", index), group.name, "gid", group.gid) for index, group in enumerate(slurm.groups)]
-    for key, name, kind, number in chain(users, groups):
+    places = {team.name: ("teams", index) for index, team in enumerate(platform.teams)}
+    teams = [(places[team], group.name, "gid", group.gid) for team, group in of_teams.items()]
+    for key, name, kind, number in chain(users, groups, teams):
         if name in USERS_OF_THE_IMAGE | GROUPS_OF_THE_IMAGE or name.startswith("systemd-"):
             yield (*key, "name"), "the nodes' image has a user or a group of this name", "choose another name"
         if name in names:
@@ -39,8 +46,9 @@ def users_and_groups_are_told_apart(platform: Platform, _catalogue: Catalogue) -
         if number in numbers:
             reason = f"{numbers[number]} has this number already, whose files would be theirs as well"
             yield (*key, kind), reason, "choose a number that nobody has, and never had"
-        names.setdefault(name, f"{key[1]}[{key[2]}]")
-        numbers.setdefault(number, f"{key[1]}[{key[2]}]")
+        where = f"{key[-2]}[{key[-1]}]"
+        names.setdefault(name, where)
+        numbers.setdefault(number, where)
 
 
 @rule

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainway.spec.sections.fields import DataPrefix, Login, Name, Principal
+from trainway.spec.sections.slurm_user import NumericId
 from trainway.spec.values import Section
 
 Borrow = Annotated[bool, Field(description="Allow the team to use idle nodes of other teams.")]
@@ -35,7 +36,11 @@ class Team(Section):
         description="Login names of the team's members on a Slurm cluster. A job without an account uses the first "
         "team of its user.",
     )
-
+    gid: NumericId | None = Field(
+        None,
+        description="Group ID of the team's group on the nodes of a Slurm cluster, which owns the team's directories. "
+        "It cannot change, because files are stored with it. Default: a number that follows from the name.",
+    )
     data: tuple[DataPrefix, ...] = Field(
         (),
         description="Prefixes that belong to the team beside its own, for example checkpoints/llama of a run from "
