@@ -21,6 +21,7 @@ from trainway.manifests.network_wall import network_wall
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
+from trainway.manifests.priority_guard import priority_guard
 from trainway.manifests.run_ai import project_labels, run_ai_guard
 from trainway.manifests.run_ai_projects import run_ai_projects
 from trainway.manifests.spaces import space_guard
@@ -72,6 +73,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
         *team_directory_guard(platform),
         *space_guard(platform),
         *priority_classes(platform),
+        *priority_guard(platform),
         *lustre_storage_class(platform),
         *viewers(),
         *members(platform),
