@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from tests.manifests.platforms import objects, platform_of
 from tests.seams.kubernetes.pod_security import baseline_violations
+from tests.seams.resolved import deployed_of
+from tests.seams.shapes import platforms
 from tests.security.network_policy import End, connects
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
-from trainway.manifests.namespace import namespace_of
+from trainway.manifests.namespace import namespace_of, namespaces
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.subnets import SubnetRole
@@ -28,6 +31,8 @@ METADATA_SERVICE = End(None, "169.254.169.254")
 # The agent of EKS Pod Identity, which gives a pod its role, and an address of S3.
 ELSEWHERE = (End(None, "169.254.170.23"), End(None, "52.218.128.1"))
 DNS = End("kube-system", "172.20.0.10")
+# The network interface of the file system, and the service of the Kubernetes API.
+LUSTRE, KUBERNETES = End(None, "10.0.4.7"), End(None, "172.20.0.1")
 
 
 def walls(platform: Platform) -> list[dict[str, Any]]:
@@ -99,6 +104,34 @@ def test_pod_on_hyperpod_does_not_reach_the_role_of_its_node() -> None:
     assert not connects(walls(platform), team(platform, 0), METADATA_SERVICE, 80)
 
 
+@pytest.mark.parametrize("changes", [{}, {"hyperpod": {"training_operator": True, "observability": True}}])
+def test_pod_of_a_hyperpod_platform_without_teams_does_not_reach_the_role_of_its_node(changes: dict[str, Any]) -> None:
+    platform = platform_of(orchestrator="hyperpod-eks", teams=[], **changes)
+    (namespace,) = namespaces(platform)
+    policies, mine = walls(platform), End(namespace)
+    assert not connects(policies, mine, METADATA_SERVICE, 80)
+    # The rest is as without a policy: other ranks, names, AWS, files, the Kubernetes API, and whoever calls a pod.
+    for port in PORTS:
+        assert connects(policies, mine, mine, port)
+        assert connects(policies, End("monitoring"), mine, port)
+        assert connects(policies, End(None, "10.0.9.9"), mine, port)
+    assert connects(policies, mine, DNS, 53)
+    assert all(connects(policies, mine, where, 443) for where in ELSEWHERE)
+    assert connects(policies, mine, LUSTRE, 988) and connects(policies, mine, KUBERNETES, 443)
+    assert connects(policies, mine, End("monitoring"), 9090)
+
+
+def test_on_eks_the_hop_limit_does_it_and_a_platform_without_teams_has_no_policy() -> None:
+    assert walls(platform_of(orchestrator="eks", teams=[])) == []
+
+
+@pytest.mark.parametrize("name", ["platform", "hyperpod-eks-shared", "closed-hyperpod-eks"])
+def test_the_cni_enforces_the_policies_of_a_platform_that_has_any(name: str) -> None:
+    (cni,) = (each for each in deployed_of(name).of_type("AWS::EKS::Addon").values() if each["AddonName"] == "vpc-cni")
+    enforced = json.loads(cni["ConfigurationValues"]).get("enableNetworkPolicy") == "true"
+    assert enforced == bool(walls(platforms()[name])) == (name != "platform")
+
+
 def test_namespace_refuses_pods_to_which_no_policy_applies() -> None:
     """A pod in the network of its node has no wall, and a team's namespace refuses it."""
     container = {"name": "main", "image": "image"}
@@ -137,9 +170,11 @@ def test_a_mistake_lets_another_team_in(mistake: Any) -> None:
     assert connects(policies, team(platform, 1), team(platform, 0), RENDEZVOUS_PORT)
 
 
-def test_the_metadata_service_is_reached_without_the_exception() -> None:
-    platform = platform_of(**HYPERPOD)
-    policies = copy.deepcopy(walls(platform))
+@pytest.mark.parametrize("teams", [TEAMS, []], ids=["teams", "no teams"])
+def test_the_metadata_service_is_reached_without_the_exception(teams: list[dict[str, Any]]) -> None:
+    platform = platform_of(**HYPERPOD | {"teams": teams})
+    policies, mine = copy.deepcopy(walls(platform)), End(namespaces(platform)[0])
+    assert not connects(policies, mine, METADATA_SERVICE, 80)
     for each in policies:
         del each["spec"]["egress"][0]["to"][0]["ipBlock"]["except"]
-    assert connects(policies, team(platform, 0), METADATA_SERVICE, 80)
+    assert connects(policies, mine, METADATA_SERVICE, 80)

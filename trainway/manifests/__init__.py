@@ -17,7 +17,7 @@ from trainway.manifests.kai_guard import kai_guard
 from trainway.manifests.kueue import local_queue, queues
 from trainway.manifests.lustre_volume import lustre_storage_class, lustre_volumes
 from trainway.manifests.namespace import namespaces, pod_security, team_namespace
-from trainway.manifests.network_wall import network_wall
+from trainway.manifests.network_wall import network_wall, node_role_wall
 from trainway.manifests.node_pools import node_pools
 from trainway.manifests.personas import members, team_members, viewers
 from trainway.manifests.priority_classes import priority_classes
@@ -77,6 +77,7 @@ def _objects(platform: Platform, catalogue: Catalogue) -> list[Manifest]:
         *lustre_storage_class(platform),
         *viewers(),
         *members(platform),
+        *node_role_wall(platform),
         *(each for name in names for each in lustre_volumes(platform, name)),
         *(each for name in names for each in claim_templates(platform, catalogue, name)),
         *(

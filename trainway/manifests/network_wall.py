@@ -1,17 +1,21 @@
-"""The NetworkPolicy of each team's namespace, which keeps the pods of other teams from connecting to the team's pods.
+"""The NetworkPolicy of each namespace of jobs.
 
-The processes of a job trust whoever connects to them: the store of a rendezvous, for example, unpickles what it reads.
-The VPC CNI enforces the policy. It applies to pods that have an owner, and all pods that members can create have one.
-It does not apply to EFA traffic, which bypasses the network stack of the node.
+That of a team keeps the pods of other teams from connecting to the team's pods. The processes of a job trust whoever
+connects to them: the store of a rendezvous, for example, unpickles what it reads. On HyperPod, each namespace of jobs
+has a policy that keeps pods from the role of their node.
+
+The VPC CNI enforces the policies. They apply to pods that have an owner, and all pods that members can create have one.
+They do not apply to EFA traffic, which bypasses the network stack of the node. A pod starts without them.
 
 https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy.html (read 2026-11-24)
+https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html (Step 1, read 2026-11-29)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trainway.manifests.namespace import namespace_of
+from trainway.manifests.namespace import namespace_of, namespaces
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.subnets import SubnetRole
@@ -21,6 +25,7 @@ from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 
 NAME = "team-wall"
+NODE_ROLE_WALL = "node-role-wall"
 # The instance metadata service, which has the credentials of the node's role.
 METADATA_SERVICE = "169.254.169.254/32"
 # Kubernetes gives every namespace this label, with the namespace's name.
@@ -43,18 +48,44 @@ def network_wall(platform: Platform, catalogue: Catalogue, team: Team) -> list[d
         "ingress": [{"from": [{"podSelector": {}}]}, *_operators(platform), *_collectors(platform, catalogue)],
     }
     if platform.orchestrator.is_hyperpod:
-        # On nodes of EKS, the hop limit of the launch template keeps pods from the service. A HyperPod instance group
-        # has no such setting.
-        anywhere_else = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}}
-        spec |= {"policyTypes": ["Ingress", "Egress"], "egress": [{"to": [anywhere_else]}]}
-    return [
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": {"name": NAME, "namespace": namespace_of(platform, team)},
-            "spec": spec,
-        }
-    ]
+        spec |= {"policyTypes": ["Ingress", "Egress"], "egress": _but_the_metadata_service()}
+    return [_policy(NAME, namespace_of(platform, team), spec)]
+
+
+def node_role_wall(platform: Platform) -> list[dict[str, Any]]:
+    """Return the NetworkPolicy of the one namespace of a HyperPod platform without teams. Empty for other platforms.
+
+    Pods of everybody still connect to the pods of the namespace.
+    """
+    if platform.teams or not platform.orchestrator.is_hyperpod:
+        return []
+    spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": _but_the_metadata_service()}
+    return [_policy(NODE_ROLE_WALL, namespace, spec) for namespace in namespaces(platform)]
+
+
+def has_network_policies(platform: Platform) -> bool:
+    """Return whether the CNI must enforce network policies for the namespaces of jobs."""
+    return bool(platform.teams) or platform.orchestrator.is_hyperpod
+
+
+def _but_the_metadata_service() -> list[dict[str, Any]]:
+    """Return the egress rules with every address but that of the metadata service.
+
+    On nodes of EKS, the hop limit of the launch template keeps pods from the service. A HyperPod instance group has no
+    such setting. The agent of EKS Pod Identity, which gives a pod its role, has another address.
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-agent-setup.html (both read 2026-11-29)
+    """
+    return [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}}]}]
+
+
+def _policy(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
 
 
 def _operators(platform: Platform) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import pods
+from trainway.manifests.network_wall import has_network_policies
 from trainway.spec.derived.addons import FSX_DRIVER, VPC_CNI
 from trainway.spec.derived.pod_network import cni_settings
 from trainway.spec.platform import Platform
@@ -58,11 +59,11 @@ def eks_addon(scope: Construct, name: str, *, cluster: EksCluster, platform: Pla
 
 
 def _cni_configuration(platform: Platform) -> dict[str, Any]:
-    """Return the CNI's configuration. It enforces the NetworkPolicies of teams if the platform has teams.
+    """Return the CNI's configuration. The CNI enforces the network policies of a platform that has any.
 
     https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html (read 2026-11-24)
     """
-    enforced = {"enableNetworkPolicy": "true"} if platform.teams else {}
+    enforced = {"enableNetworkPolicy": "true"} if has_network_policies(platform) else {}
     return {"env": dict(cni_settings(platform.orchestrator)), **enforced}
 
 
