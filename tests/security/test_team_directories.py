@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +32,7 @@ from trainway.launch.workspace import define, render_workspace
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
+from trainway.spec.handoff import HandOff
 from trainway.spec.platform import Platform
 
 Document = dict[str, Any]
@@ -35,6 +40,7 @@ Document = dict[str, Any]
 SHARED: Document = {"lustre": {"team_directories": False}}
 ENFORCED = "pod-security.kubernetes.io/enforce"
 TEAMS = [{"name": "research"}, {"name": "product"}]
+ON_PYTORCH = KubernetesOptions(kind="PyTorchJob")
 CHANGES: dict[str, Document] = {
     "eks": {"teams": TEAMS, "kubernetes": OPERATORS},
     "hyperpod-eks": {
@@ -158,6 +164,46 @@ def test_root_opens_the_directories_outside_the_namespaces_of_teams(platform: Pl
     claims = [each["name"] for each in of_claims if each["namespace"] == OPENER]
     assert claims == [pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]]
     assert objects(platform_of(teams=TEAMS, storage=SHARED), "DaemonSet") == []
+
+
+def user_of(team: str, hand_off: HandOff) -> int:
+    """Return the ID of the user that the pods of a team's job have."""
+    request = request_on(hand_off, team=team)
+    users = {pod["securityContext"]["runAsUser"] for pod in pods_in(render_documents(request, CATALOGUE, ON_PYTORCH))}
+    (user,) = users
+    return int(user)
+
+
+def as_user(user: int, *command: str | Path) -> bool:
+    """Run a command as a user without capabilities, as in a pod, and return whether it succeeded."""
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--bounding-set=-all"]
+    return subprocess.run([*become, *command], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="becomes other users, which requires root")
+@pytest.mark.parametrize("lustre", [{}, {"root_squash": {"uid": 65534, "gid": 65534}}], ids=["", "root squash"])
+def test_without_directories_nothing_keeps_a_pod_from_the_files_of_another_team(lustre: Document) -> None:
+    """The line of the threat model is open, with root squash, too: the pods of all teams have one user."""
+    platform = platform_of(teams=TEAMS, storage={"lustre": lustre}, kubernetes=OPERATORS)
+    hand_off = hand_off_of(platform)
+    owner, other = (user_of(team.name, hand_off) for team in platform.teams)
+    # Not in tmp_path, which other users cannot reach.
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o1777)
+        weights = Path(directory) / "research" / "weights"
+        assert as_user(owner, "sh", "-c", f"umask 077 && mkdir {weights.parent} && echo secret > {weights}")
+        assert not as_user(owner + 1, "cat", weights), "the mode keeps another ID out"
+        assert as_user(other, "cat", weights) and as_user(other, "rm", weights)
+    # A pod of its own can also be root, or any user.
+    pod: Document = {"containers": [{"name": "main", "image": "image"}], "securityContext": {"runAsUser": 0}}
+    assert levels_of(platform) == {"baseline"} and baseline_violations({"spec": pod}) == []
+
+
+def levels_of(platform: Platform) -> set[str]:
+    """Return the levels of Pod Security that the namespaces of jobs enforce."""
+    names = set(namespaces(platform))
+    found = [each["metadata"] for each in objects(platform, "Namespace") if each["metadata"]["name"] in names]
+    return {each["labels"][ENFORCED] for each in found}
 
 
 def mount_of(pod: Document) -> Document:
