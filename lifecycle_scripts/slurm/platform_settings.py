@@ -21,6 +21,10 @@ BRINGS_SCRIPTS = (23, 11)
 HAS_NAMESPACES = (25, 11)
 # Unique names, because the files are beside slurm.conf.
 PROLOG, EPILOG = "trainway-prolog.sh", "trainway-epilog.sh"
+# The controller connects to srun, also in a job, and a firewall has to know where. Above the ports that Linux gives to
+# programs, so that none of a job is among them. An srun takes 3, and 2 more for every 48 nodes.
+# https://slurm.schedmd.com/network.html (read 2026-11-29)
+SRUN_PORTS = "61000-65000"
 
 
 def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, str]:
@@ -28,7 +32,9 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
     found: dict[str, str] = {}
     flags = []
     release = tuple(map(int, re.findall(r"\d+", version)[:2]))
-    if plan.get("health_checks") or plan.get("job_walls"):
+    # null: on nodes that can have them.
+    walls = plan.get("job_walls", False) is not False
+    if plan.get("health_checks") or walls:
         brings = release >= BRINGS_SCRIPTS
         found |= {
             "Prolog": PROLOG if brings else f"{directory}/prolog.sh",
@@ -38,6 +44,8 @@ def settings(plan: dict[str, Any], version: str, directory: str) -> dict[str, st
         }
         # Run the prolog on all of a job's nodes before it begins, not on each node at its first step.
         flags.append("Alloc")
+    if walls:
+        found["SrunPortRange"] = SRUN_PORTS
     if plan.get("health_checks"):
         found |= {
             "HealthCheckProgram": f"{directory}/health.sh",

@@ -145,9 +145,13 @@ def test_what_the_platform_writes_may_not_be_set_otherwise() -> None:
     written = [settings(plan, version, "/there").keys() for version in ("slurm 25.05.3", "slurm 25.11.0")]
     assert set().union(*written) == {*HEALTH_SETTINGS, *LOGIN_SETTINGS, *PRIVATE_SETTINGS}
     assert settings({}, "slurm 25.05.3", "/there") == {}
-    walls = settings({"job_walls": True}, "slurm 25.05.3", "/there")
-    assert walls.keys() <= set(HEALTH_SETTINGS) and walls["Prolog"] and walls["Epilog"]
-    assert walls["PrologFlags"] == "Alloc" and "HealthCheckProgram" not in walls
+    assert settings({"job_walls": False}, "slurm 25.05.3", "/there") == {}
+    for walls in (settings({"job_walls": choice}, "slurm 25.05.3", "/there") for choice in (True, None)):
+        # A platform may choose other ports for srun.
+        assert walls.keys() - {"SrunPortRange"} <= set(HEALTH_SETTINGS) and walls["Prolog"] and walls["Epilog"]
+        assert walls["PrologFlags"] == "Alloc" and "HealthCheckProgram" not in walls
+    chosen = {"job_walls": None, "settings": {"SrunPortRange": "50000-52000"}}
+    assert settings(chosen, "slurm 25.05.3", "/there")["SrunPortRange"] == "50000-52000"
 
 
 def test_the_xids_that_drain_a_node_are_those_that_explain_calls_causes() -> None:
