@@ -8,6 +8,7 @@ from pathlib import Path
 
 import botocore.session
 import pytest
+from botocore.model import StructureShape
 from botocore.validate import validate_parameters
 
 from tests.launch.slurm.requests import on_slurm
@@ -15,7 +16,7 @@ from tests.launch.slurm.sessions import REGION, hyperpod, without_slurm
 from trainway.launch.registry.logins import login_on, remember_login
 from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.forward import forward
-from trainway.launch.slurm.session import commands, login_for, session
+from trainway.launch.slurm.session import _nodes, commands, login_for, session
 from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -96,16 +97,31 @@ def test_the_request_is_one_that_systems_manager_takes(groups: tuple[str, ...], 
 
 
 @pytest.mark.usefixtures("aws")
-def test_a_port_is_forwarded_through_the_login_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {**cluster("ports", hyperpod("ports", "login")), "job": "7", "directory": "/fsx/runs/first"}
-    monkeypatch.setattr("trainway.launch.slurm.watch.state", lambda _: State(Phase.RUNNING, nodes=("n1", "n2")))
+def test_a_port_is_forwarded_by_a_session_on_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host reaches no port of a run, with the walls around jobs."""
+    arn = hyperpod("ports", "login", "train", "more")
+    there = {**cluster("ports", arn), "job": "7", "directory": "/fsx/runs/first"}
+    names = ("ip-10-0-16-8", "ip-10-0-16-9")
+    monkeypatch.setattr("trainway.launch.slurm.watch.state", lambda _: State(Phase.RUNNING, nodes=names))
+    # moto knows no host names.
+    listed = _nodes("ports", REGION)
+    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ClusterNodeSummary")
+    assert isinstance(shape, StructureShape) and "PrivateDnsHostname" in shape.members
+    assert listed[2]["InstanceGroupName"] == "more"
+    for node, host in zip(listed, ("ip-10-0-16-7", *names), strict=True):
+        monkeypatch.setitem(node, "PrivateDnsHostname", f"{host}.{REGION}.compute.internal")
     command = forward(there, 1, 6006, 6007)
-    assert "--document-name=AWS-StartPortForwardingSessionToRemoteHost" in command
+    assert "--document-name=AWS-StartPortForwardingSession" in command
+    identifier = arn.rpartition("/")[2]
+    assert f"--target=sagemaker-cluster:{identifier}_more-{listed[2]['InstanceId']}" in command
     parameters = json.loads(command[-1])
-    assert parameters == {"host": ["n2"], "portNumber": ["6006"], "localPortNumber": ["6007"]}
-    shape = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
-    assert shape is not None
-    validate_parameters({"Target": "mi-1", "Parameters": parameters}, shape)
+    assert parameters == {"portNumber": ["6006"], "localPortNumber": ["6007"]}
+    request = botocore.session.get_session().get_service_model("ssm").operation_model("StartSession").input_shape
+    assert request is not None
+    validate_parameters({"Target": "mi-1", "Parameters": parameters}, request)
+    listed[2]["InstanceStatus"] = {"Status": "Failure"}
+    with pytest.raises(UsageError, match="no running node of the cluster has the host name ip-10-0-16-9"):
+        forward(there, 1, 6006, 6007)
 
 
 @pytest.mark.usefixtures("aws")

@@ -1,4 +1,4 @@
-"""Running a line of bash on HyperPod's login node, by a session of AWS Systems Manager.
+"""Sessions of AWS Systems Manager on nodes of HyperPod, such as one that runs a line of bash on the login node.
 
 The form of the target is in AWS's own script for it (read 2026-11-21):
 https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/easy-ssh.sh
@@ -85,10 +85,13 @@ def commands(command: str) -> str:
     return json.dumps({"command": [command]})
 
 
-def session(cluster: Mapping[str, str], document: str, parameters: str, *, what: str) -> tuple[str, ...]:
+def session(
+    cluster: Mapping[str, str], document: str, parameters: str, *, what: str, node: str | None = None
+) -> tuple[str, ...]:
     """Return the command line that starts a session on the login node, or on the controller without a login node.
 
-    `document` is the session's document, and `parameters` are those of the document as JSON.
+    `document` is the session's document, and `parameters` are those of the document as JSON. `node` is Slurm's name of
+    a compute node, on which the session starts instead.
     """
     for program, fix in (
         ("aws", "install the AWS CLI, or launch on the login node"),
@@ -96,7 +99,7 @@ def session(cluster: Mapping[str, str], document: str, parameters: str, *, what:
     ):
         if shutil.which(program) is None:
             raise usage_error(what, why=f"neither sbatch nor {program} is installed on this machine", fix=fix)
-    group, instance = _head(cluster["cluster"], cluster["region"])
+    group, instance = _node(cluster["cluster"], cluster["region"], node)
     identifier = cluster["arn"].rpartition("/")[2]
     target = f"sagemaker-cluster:{identifier}_{group}-{instance}"
     options = {"region": cluster["region"], "target": target, "document-name": document}
@@ -110,9 +113,29 @@ def session(cluster: Mapping[str, str], document: str, parameters: str, *, what:
     )
 
 
+def _node(cluster: str, region: str, name: str | None) -> tuple[str, str]:
+    """Return the group and the instance ID of a compute node, or of the login node or the controller without a name."""
+    nodes = [node for node in _nodes(cluster, region) if node["InstanceStatus"]["Status"] == "Running"]
+    what = f"no session starts on {cluster} in {region}"
+    if name:
+        for node in nodes:
+            if str(node.get("PrivateDnsHostname", "")).partition(".")[0] == name:
+                return node["InstanceGroupName"], node["InstanceId"]
+        why = f"no running node of the cluster has the host name {name}"
+        raise usage_error(what, why=why, fix="use the login node, where Slurm reaches its nodes")
+    for group in (LOGIN_GROUP, CONTROLLER_GROUP):
+        for node in nodes:
+            if node["InstanceGroupName"] == group:
+                return group, node["InstanceId"]
+    raise usage_error(what, why="neither a login node nor a controller is running", fix="see the cluster's events")
+
+
 @functools.cache
-def _head(name: str, region: str) -> tuple[str, str]:
-    """Return the group and the instance ID of the node on which sessions start."""
+def _nodes(name: str, region: str) -> list[dict[str, Any]]:
+    """Return the nodes of a cluster, as ListClusterNodes lists them.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterNodeSummary.html (read 2026-11-29)
+    """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -120,14 +143,9 @@ def _head(name: str, region: str) -> tuple[str, str]:
     try:
         client: Any = boto3.client("sagemaker", region_name=region)
         pages = client.get_paginator("list_cluster_nodes").paginate(ClusterName=name)
-        nodes = [node for page in pages for node in page["ClusterNodeSummaries"]]
+        return [node for page in pages for node in page["ClusterNodeSummaries"]]
     except (BotoCoreError, ClientError) as error:
         raise usage_error(what, why=str(error), fix="you need sagemaker:ListClusterNodes on the cluster") from None
-    for group in (LOGIN_GROUP, CONTROLLER_GROUP):
-        for node in nodes:
-            if node["InstanceGroupName"] == group and node["InstanceStatus"]["Status"] == "Running":
-                return group, node["InstanceId"]
-    raise usage_error(what, why="neither a login node nor a controller is running", fix="see the cluster's events")
 
 
 def _in_terminal(command: tuple[str, ...]) -> bytes:
