@@ -18,8 +18,11 @@ done
 # Write the expectations of the checks last: without them, no checks run.
 parameters=$(python3 "$here/../node_facts.py" --parameters "$1" 2>&1) || fail "$parameters"
 put expected.json < <(python3 "$here/node_checks.py" expect "$INSTANCE_TYPE" "$FSX_MOUNT_PATH" <<<"$parameters")
-if [[ "$SLURM_JOB_WALLS" == true ]] && ! command -v nft >/dev/null; then
-  fail "there is no nft for the walls around jobs: add the package nftables to the image, or set slurm.job_walls to false"
+walls=${SLURM_JOB_WALLS:-true}
+if [[ "$walls" == true ]] && ! said=$(python3 "$here/job_walls.py" check 2>&1); then
+  [[ "$SLURM_JOB_WALLS" != true ]] || fail "$said"
+  # A prolog that fails everywhere would drain all nodes. steps/34-job-walls.sh warns.
+  walls=false
 fi
 # The files by which the scripts know what the platform has chosen.
 choose() {
@@ -30,6 +33,6 @@ choose() {
   fi
 }
 choose no-health-checks "$SLURM_HEALTH_CHECKS" false
-choose job-walls "$SLURM_JOB_WALLS" true
+choose job-walls "$walls" true
 choose login-needs-job "$SLURM_LOGIN_NEEDS_JOB" true
 [[ -z "$changed" ]] || echo "installed the prolog, the epilog and the health check"

@@ -1,5 +1,7 @@
 """Check that this node can run jobs, and drain it if not: `node_checks.py prolog | health`, as root.
 
+`node_checks.py drain REASON` drains it for another reason, unless it is drained already.
+
 `node_checks.py expect INSTANCE_TYPE MOUNT_PATH` prints the expected devices and mounts, which the other two commands
 read from expected.json beside this file. It reads the output of `node_facts.py --parameters` from standard input.
 
@@ -152,8 +154,9 @@ def disks() -> list[Fault]:
     return list(dict.fromkeys(found))
 
 
-def drain(node: str, reason: str) -> None:
+def drain(reason: str) -> None:
     """Drain the node, unless it is drained already with a reason of its own."""
+    node = own_name()
     ask = ["sinfo", "--noheader", "--nodes", node, "--format=%T"]
     state = subprocess.run(ask, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False).stdout
     if any(word in state for word in ("drain", "down", "fail")):
@@ -162,8 +165,16 @@ def drain(node: str, reason: str) -> None:
     subprocess.run(command, timeout=ANSWER_SECONDS, check=False)
 
 
+def own_name() -> str:
+    """Return the name of this node in Slurm."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+
+
 def main() -> int:
     os.environ["PATH"] = PATH
+    if sys.argv[1] == "drain":
+        drain(f"{sys.argv[2]} -> {RESUME.format(node=own_name())}")
+        return 0
     if sys.argv[1] == "expect":
         instance_type, mount_path = sys.argv[2:]
         print(json.dumps(expect(json.load(sys.stdin), instance_type, mount_path)))
@@ -171,12 +182,12 @@ def main() -> int:
     found = faults(json.loads(EXPECTED.read_text()))
     if not found:
         return 0
-    node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+    node = own_name()
     reason = "; ".join(f"{fault.what} -> {fault.remedy.format(node=node)}" for fault in found)
     print(reason, file=sys.stderr)
     syslog.syslog(syslog.LOG_ERR, reason)
     with suppress(OSError, subprocess.SubprocessError):
-        drain(node, reason)
+        drain(reason)
     return 1 if sys.argv[1] == "prolog" else 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Lab, Node, missing, nodes
-from tests.lifecycle_scripts.steps import keep_steps
+from tests.lifecycle_scripts.steps import keep_steps, run_step
 from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
 
@@ -25,9 +25,10 @@ PLAN: dict[str, Any] = {
     "instance_types": {"ml.p5.48xlarge": {"cpus": 2, "memory_mib": 4096, "gres": GPUS, "efa": 0}},
     "health_checks": True,
     "login_needs_job": True,
+    "job_walls": True,
     "settings": {"SlurmdTimeout": "10", "MessageTimeout": "5"},
 }
-OWN_STEPS = ("20-lustre", "30-slurm", "32-login", "40-accounts")
+OWN_STEPS = ("20-lustre", "30-slurm", "32-login", "34-job-walls", "40-accounts")
 TEAMS = {"s3_uri": "s3://data/lifecycle_scripts/slurm-accounts.json", "region": "us-west-2"}
 
 
@@ -276,6 +277,64 @@ def test_nothing_of_a_job_is_left_on_the_node(cluster: Lab) -> None:
     # Not in a checkout that is below /tmp.
     assert node.run("find", "/dev/shm", "/tmp", "-xdev", "-type", "f").stdout == "/dev/shm/of-another\n"
     node.run("rm", "/dev/shm/of-another", "/run/job-may-end")
+
+
+def of_walls(node: Node, name: str) -> str:
+    """What a set of the walls around jobs lists, in one line."""
+    listed = node.run("nft", "list", "set", "inet", "trainway_jobs", name).stdout
+    return " ".join(listed.partition("elements = {")[2].partition("}")[0].split())
+
+
+def test_a_node_has_walls_before_its_first_job_and_the_nodes_of_a_job_during_it(cluster: Lab) -> None:
+    node = cluster["n1"]
+    assert node.run("systemctl", "is-active", "trainway-job-walls.service").stdout == "active\n"
+    addresses = sorted(cluster[name].address for name in ("n1", "n2"))
+    assert of_walls(node, "of_jobs_4") == "" and of_walls(node, "nodes_4") == ", ".join(addresses)
+    assert of_walls(node, "controllers_4") == cluster["ctl"].address
+    job = submit(cluster, "srun hostname; sleep 3600", "--nodes=2")
+    said = cluster.shared / f"{job}.out"
+    wait_for("its step has ended", lambda: said.exists() and len(said.read_text().split()) == 2)
+    for name in ("n1", "n2"):
+        assert of_walls(cluster[name], "of_jobs_4") == ", ".join(addresses)
+        assert of_walls(cluster[name], "of_users_4").count(" . ") == 2
+    cluster["ctl"].run("scancel", job)
+    wait_for("the epilog has run", lambda: of_walls(node, "of_jobs_4") == "")
+
+
+def test_a_node_whose_walls_fail_is_drained_with_the_reason_and_the_job_starts_elsewhere(cluster: Lab) -> None:
+    node = cluster["n1"]
+    node.write("/usr/local/bin/nft", "#!/bin/sh\necho 'netlink: Error: No buffer space' >&2; exit 1\n", 0o755)
+    job = submit(cluster, "hostname", f"--nodelist={node.hostname}")
+    wait_for("the node is drained", lambda: states(cluster)["n1"].startswith("drain"))
+    assert reason(cluster, "n1") == (
+        f"the walls around job {job} cannot be changed: netlink: Error: No buffer space -> "
+        f"scontrol update node={node.hostname} state=resume"
+    )
+    node.run("rm", "/usr/local/bin/nft")
+    cluster["ctl"].run("scontrol", "update", f"jobid={job}", "StartTime=now", "ReqNodeList=")
+    assert ends(cluster, job) == f"{cluster['n2'].hostname}\n"
+
+
+def test_a_node_that_cannot_have_walls_warns_and_one_that_may_not_takes_them_down(cluster: Lab) -> None:
+    node = cluster["n1"]
+    marker, table = "/opt/trainway/slurm/job-walls", ("nft", "list", "table", "inet", "trainway_jobs")
+    done = run_step(node, "34-job-walls", SLURM_JOB_WALLS="false")
+    assert done.returncode == 0 and "slurm.job_walls is false" in done.stdout
+    assert node.run(*table, check=False).returncode != 0
+    node.write("/usr/local/bin/nft", "#!/bin/sh\necho 'Operation not supported' >&2; exit 1\n", 0o755)
+    done = run_step(node, "30-slurm", SLURM_JOB_WALLS="")
+    assert done.returncode == 0 and node.run("ls", marker, check=False).returncode != 0, done.stdout
+    done = run_step(node, "34-job-walls", SLURM_JOB_WALLS="")
+    assert done.returncode == 0 and done.stdout.startswith(
+        "WARNING: jobs on this node accept connections from everywhere: "
+    )
+    assert "Operation not supported; use an image with the package nftables" in done.stdout
+    assert ends(cluster, submit(cluster, "hostname", f"--nodelist={node.hostname}")) == f"{node.hostname}\n"
+    node.run("rm", "/usr/local/bin/nft")
+    for step in ("30-slurm", "34-job-walls"):
+        done = run_step(node, step)
+        assert done.returncode == 0, done.stdout
+    assert "only the nodes and the users of jobs connect" in done.stdout and node.run(*table).stdout
 
 
 @pytest.fixture(scope="module")

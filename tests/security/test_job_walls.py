@@ -59,6 +59,35 @@ else:
     asks.send(b"ping")
     asks.recv(100)
 """
+# A node that publishes ports of a container, and a network with hosts of two addresses.
+PUBLISHED = """
+mount -t tmpfs run /run
+for each in container hosts; do ip netns add $each; ip -n $each link set lo up; done
+ip link add name to-c type veth peer name eth0 netns container
+ip link add name to-h type veth peer name eth0 netns hosts
+ip address add 10.9.0.1/24 dev to-c
+ip address add 10.77.0.1/24 dev to-h
+ip -n container address add 10.9.0.2/24 dev eth0
+for each in 12 13; do ip -n hosts address add 10.77.0.$each/24 dev eth0; done
+for each in to-c to-h; do ip link set $each up; done
+for each in container hosts; do ip -n $each link set eth0 up; done
+ip -n container route add default via 10.9.0.1
+echo 1 >/proc/sys/net/ipv4/ip_forward
+nft 'table ip docker { chain in { type nat hook prerouting priority dstnat;
+  tcp dport { 80, 30001 } dnat to 10.9.0.2:80; }; }'
+nft --file - <<<"$1"
+mkfifo /run/listens
+ip netns exec container /usr/bin/python3 -c "import socket, time
+s = socket.create_server(('', 80)); open('/run/listens', 'w').close(); time.sleep(3600)" &
+cat /run/listens
+for source in 12 13; do
+  for port in 80 30001; do
+    ip netns exec hosts /usr/bin/python3 -c "import socket
+socket.create_connection(('10.77.0.1', $port), 30, ('10.77.0.$source', 0))" 2>/dev/null && echo $source:$port
+  done
+done
+exit 0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +273,19 @@ def test_the_ports_of_metrics_are_those_of_the_exporters(walls: ModuleType) -> N
     assert set(walls.METRICS_PORTS) == {*exporters.values(), str(metrics_ports.RUN_METRICS_PORT)}
 
 
+@pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+def test_a_published_port_of_a_container_is_one_of_the_node(walls: ModuleType) -> None:
+    """The node forwards such packets, and its programs never see them."""
+    cluster = walls.SlurmHosts({}, [], ["6818"], SRUN_PORTS)
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", PUBLISHED, "-"]
+    opened, walled = (
+        subprocess.run([*command, text], capture_output=True, text=True, timeout=300, check=False)
+        for text in ("", walls.rules(cluster, [], [walls.JobNodes(VICTIM, ["10.77.0.12"])]))
+    )
+    assert opened.stdout.split() == ["12:80", "12:30001", "13:80", "13:30001"], opened.stderr
+    assert walled.stdout.split() == ["12:80", "12:30001", "13:80"], walled.stderr
+
+
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walls: ModuleType) -> Path:
     """A directory for programs of a node, which has a job."""
@@ -289,6 +331,35 @@ def test_a_node_of_a_job_without_an_address_is_named_and_fails_no_job(
     assert walls.main() == 0
     assert len(logged) == 1 and logged[0].startswith("connections from no-such-host.invalid are refused")
     assert (walls.JOBS / "7").read_text() == '[2001, ["10.1.0.1"]]'
+
+
+def installed(root: Path, choice: str, *limited: str) -> subprocess.CompletedProcess[str]:
+    """Install the scripts of a node below a directory, with rules of nftables in a network of its own."""
+    root.mkdir()
+    (root / "parameters.json").write_text('{"orchestrator": "hyperpod-slurm"}')
+    facts = {"INSTANCE_TYPE": "ml.p5.48xlarge", "FSX_MOUNT_PATH": "/fsx", "SLURM_HEALTH_CHECKS": "false"}
+    chosen = {"SLURM_JOB_WALLS": choice, "SLURM_LOGIN_NEEDS_JOB": "false", "NODE_ROOT": str(root)}
+    environment = {"PATH": os.environ["PATH"], **facts, **chosen}
+    command = ["unshare", "--net", *limited, "bash", str(SCRIPTS / "install.sh"), str(root / "parameters.json")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+def test_a_node_that_cannot_have_walls_runs_jobs_without_them_unless_the_file_requires_them(tmp_path: Path) -> None:
+    cannot = ("setpriv", "--bounding-set=-net_admin")
+    marker = "opt/trainway/slurm/job-walls"
+    for name, choice, limited, has in (
+        ("default", "", (), True),
+        ("required", "true", (), True),
+        ("refused", "false", (), False),
+        ("impossible", "", cannot, False),
+    ):
+        done = installed(tmp_path / name, choice, *limited)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / name / marker).exists() is has, name
+    failed = installed(tmp_path / "failed", "true", *cannot)
+    assert failed.returncode == 1 and not (tmp_path / "failed" / marker).exists()
+    assert "Operation not permitted" in failed.stdout and "or set slurm.job_walls to false" in failed.stdout
 
 
 def test_a_node_without_nft_is_told_what_to_do(
