@@ -462,7 +462,7 @@ EDITS: dict[str, Edit] = {
         gone=LINKS,
         on=KUBERNETES,
     ),
-    "walls around jobs": Edit((with_keys(slurm={"job_walls": True}),), on=("hyperpod-slurm",)),
+    "no walls around jobs": Edit((with_keys(slurm={"job_walls": False}),), on=("hyperpod-slurm",)),
     "a shared /tmp": Edit((with_keys(slurm={"private_tmp": False}),), on=("hyperpod-slurm",)),
     "a viewer": Edit((with_keys("kubernetes", viewers=[ROLE]),), "cluster/.*", on=KUBERNETES),
     # The deploy also builds the image again, with layers that SageMaker supports.

@@ -23,7 +23,7 @@ _STAGES: Final = {
     "Mirror": ("copies images and charts into the registry", creation.MIRROR),
     "Cluster": ("installs charts and applies Kubernetes objects", creation.CHARTS),
     "Autoscaling": ("applies the objects of autoscaling", creation.AUTOSCALING),
-    "Scripts": ("uploads the lifecycle scripts", creation.SCRIPTS),
+    "Scripts": ("uploads the lifecycle scripts, for nodes that are created afterwards", creation.SCRIPTS),
 }
 # The variables of an image's stages that have the tags of what each builds, and the words for it. A project is the
 # stage of the first variable that it has.

@@ -51,7 +51,7 @@ class SlurmOnNodes(Section):
     )
     health_checks: bool = False
     login_needs_job: bool = False
-    job_walls: bool = False
+    job_walls: bool | None = Field(False, description="null: on nodes that can have them.")
     private_tmp: bool = False
     team_roles: bool = Field(False, description="Whether each job has the role of its team, and not that of the node.")
     settings: dict[str, str] = Field(

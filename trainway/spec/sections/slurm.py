@@ -99,10 +99,11 @@ class Slurm(Section):
         description="Allow SSH to a compute node only to users with a job on it, and to users with sudo rights. false "
         "allows SSH to every user.",
     )
-    job_walls: bool = Field(
-        False,
-        description="Let only the nodes of a job connect to the ports of its programs. Without it, every compute node "
-        "can. Requires nftables in the image.",
+    job_walls: bool | None = Field(
+        None,
+        description="Let only the nodes and the user of a job connect to the ports of its programs, by nftables. false "
+        "lets every host of the VPC connect. true fails nodes that have no nftables. Default: nodes with nftables have "
+        "walls, and the log of any other node has a warning.",
     )
     private_tmp: bool = Field(
         True,
