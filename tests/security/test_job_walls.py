@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +59,13 @@ else:
     asks.connect((host, port))
     asks.send(b"ping")
     asks.recv(100)
+"""
+RANKS = """
+import torch, torch.distributed
+torch.distributed.init_process_group("gloo")
+found = torch.tensor([torch.distributed.get_rank() + 1])
+torch.distributed.all_reduce(found)
+print("sum", int(found), flush=True)
 """
 # A node that publishes ports of a container, and a network with hosts of two addresses.
 PUBLISHED = """
@@ -257,6 +265,17 @@ def test_slurmctld_reaches_srun_in_a_job_and_nobody_else_does(cluster: Machines)
     step = ("srun", f"--jobid={job}", "--overlap", "--nodes=2", "--ntasks=2", "hostname")
     assert set(cluster.ask(*of_user(VICTIM, *step)).split()) == {"n1", "n2"}
     ended(cluster, job)
+
+
+@pytest.mark.exhaustive
+def test_torchrun_meets_and_its_ranks_reduce(cluster: Machines) -> None:
+    """By the store of the rendezvous, and by the ports that gloo takes."""
+    (cluster.shared / "ranks.py").write_text(RANKS)
+    torchrun = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d"
+    job = submit(cluster, "n1,n2", f"srun {torchrun} --rdzv-endpoint=n1:{RENDEZVOUS_PORT} {cluster.shared}/ranks.py")
+    said = cluster.shared / f"{job}.out"
+    wait_for("the ranks have ended", lambda: said.exists() and said.read_text().count("sum 3") == 2)
+    wait_for("the nodes are idle", lambda: set(cluster.idle()) == set(NODES))
 
 
 def test_every_host_reads_metrics(cluster: Machines) -> None:
