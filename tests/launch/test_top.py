@@ -179,7 +179,8 @@ def record_run(hand_off: HandOff, name: str, **state: Any) -> None:
     """Write the record of a launch and the state of its run to the registry."""
     handle = {"context": "mine", "namespace": "research", "kind": "TrainJob", "name": name, "logs": "/fsx"}
     Path(f"runs/{name}").mkdir(parents=True)
-    launch = record_submission(Path(f"runs/{name}"), "kubernetes", handle, {"platform_file": "platform.yaml"}, None)
+    options = {"platform_file": "platform.yaml", "target": {}}
+    launch = record_submission(Path(f"runs/{name}"), "kubernetes", handle, options, None)
     registry = registry_of(hand_off)
     registry.write(RunRecord(name, "research", "ada", now(), {"job.yaml": ""}, launch))
     if state:

@@ -1,4 +1,4 @@
-"""Contents of launch.json for runs under Slurm and on Kubernetes."""
+"""Contents of launch.json for runs under Slurm, on Kubernetes, and on SageMaker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLURM: dict[str, Any] = {
         "job": "17",
         "directory": "/fsx/runs/nightly-1",
     },
-    "options": {"platform_file": "platform.yaml"},
+    "options": {"platform_file": "platform.yaml", "target": {}},
     "nodes": _NODES,
     **_TIMES,
 }
@@ -37,7 +37,14 @@ KUBERNETES: dict[str, Any] = {
         "name": "nightly-1",
         "logs": "/fsx/runs/nightly-1/logs",
     },
-    "options": {"platform_file": "platform.yaml"},
+    "options": {"platform_file": "platform.yaml", "target": {}},
+    "nodes": _NODES,
+    **_TIMES,
+}
+SAGEMAKER: dict[str, Any] = {
+    "target": "sagemaker",
+    "handle": {"name": "nightly-1", "region": "us-east-1"},
+    "options": {"platform_file": "platform.yaml", "target": {}},
     "nodes": _NODES,
     **_TIMES,
 }

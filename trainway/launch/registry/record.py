@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -91,7 +92,41 @@ def _moment(text: str) -> str:
         raise ValueError("it is no time") from None
     if found.tzinfo is None:
         raise ValueError("it is a time without its distance from UTC")
+    try:
+        found.astimezone(UTC)
+    except OverflowError:
+        # For example 0001-01-01T00:00:00+23:59.
+        raise ValueError("it is no time that UTC has") from None
     return text
+
+
+def _utf_8(text: str) -> str:
+    """Refuse half of a surrogate pair, which JSON can write as `\\ud800`, and which no file can contain."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it has characters that UTF-8 cannot encode") from None
+    return text
+
+
+def _shallow(value: JsonValue, depth: int = 8) -> JsonValue:
+    """Refuse a value of which launch.json cannot be written: json.dumps fails at a depth that json.loads reads."""
+    if not depth:
+        raise ValueError("its values are nested too deeply")
+    if isinstance(value, str):
+        _utf_8(value)
+    elif isinstance(value, float) and not isfinite(value):
+        raise ValueError("it is no finite number")
+    elif isinstance(value, dict | list):
+        for each in (*value.keys(), *value.values()) if isinstance(value, dict) else value:
+            _shallow(each, depth - 1)
+    return value
+
+
+def _not_null(value: Any) -> Any:
+    if value is None:
+        raise ValueError("it is null")
+    return value
 
 
 def _run_name(text: str) -> str:
@@ -101,7 +136,9 @@ def _run_name(text: str) -> str:
 
 
 _Line = Annotated[str, Field(max_length=1024), AfterValidator(_one_line)]
-_Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
+_Moment = Annotated[str, Field(max_length=64), AfterValidator(_one_line), AfterValidator(_moment)]
+_Text = Annotated[str, AfterValidator(_utf_8)]
+_Json = Annotated[JsonValue, AfterValidator(_shallow)]
 # The name of a file beside the job file. Paths and hidden files are refused.
 _FileName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -147,15 +184,16 @@ class _Options(BaseModel):
     platform_file: _Line
     group: _Line | None = None
     code: _Line | None = None
-    code_version: dict[_Line, JsonValue] | None = None
+    code_version: dict[_Line, _Json] | None = None
     code_digest: _Digest | None = None
     code_changes: Annotated[list[_CodeChange], Field(max_length=1000)] = Field(default=[])
     image: _Line | None = None
-    evaluation: _Evaluation | None = None
+    # The launch of a run that evaluates nothing leaves the key out.
+    evaluation: Annotated[_Evaluation | None, AfterValidator(_not_null)] = None
     evaluation_directory: _Line | None = None
     evaluation_team: _Line | None = None
     evaluation_code_digest: _Digest | None = None
-    target: dict[_Line, JsonValue] = Field(default={})
+    target: dict[_Line, _Json]
 
 
 class _Launch(BaseModel):
@@ -177,7 +215,7 @@ class _Record(BaseModel):
     team: str | None
     owner: Annotated[_Line, Field(min_length=1)]
     started: _Moment
-    files: dict[_FileName, str]
+    files: dict[_FileName, _Text]
     launch: _Launch | None = None
     attempts: Annotated[int, Field(ge=1, le=1_000_000)] = 1
 

@@ -25,7 +25,11 @@ TARGET = Target(
     options=SageMakerOptions,
     orchestrators=tuple(Orchestrator),
     on_nodes_of_platform=False,
-    handle={"name": r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}", "region": r"[a-z]{2,}(-[a-z0-9]+)+"},
+    handle={
+        # A run that is resumed has another training job, whose name _free_name of submit.py chooses.
+        "name": r"(?P<run>[a-z0-9](-*[a-z0-9])*)(-start-[0-9]{1,9})?",
+        "region": r"[a-z]{2,}(-[a-z0-9]+)+",
+    },
     prepare=prepare_on_platform,
     render=_render,
     submit=submit,

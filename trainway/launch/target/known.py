@@ -84,7 +84,10 @@ def handle_problem(name: str, handle: Mapping[str, str], run: str) -> str | None
         found = re.fullmatch(pattern, handle[key], re.ASCII)
         if found is None:
             return f"{name} gives no such {key}"
-        if found.groupdict().get("run", run) != run:
+        # A pattern can match in two ways: `nightly-start-2` is the second job of `nightly`, or a run of that name.
+        if "run" in found.groupdict() and not re.fullmatch(
+            rf"(?:{pattern})\n(?P=run)", f"{handle[key]}\n{run}", re.ASCII
+        ):
             return f"its {key} is of another run"
     return None
 
