@@ -1,7 +1,8 @@
 """Records of runs that no launch has written: genuine ones of each target with hostile changes of every field.
 
-An attempt is drawn from its number, so that one that did harm is made again. Each field of the record's model is
-changed in turn. Half of the attempts change further ones at the same time.
+An attempt is drawn from its number, so that one that did harm is made again. The even ones change each field of the
+record's model in turn, and half of these further ones at the same time. The odd ones change what commands act on: a
+value of the handle, or the name of a file.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def _nested(depth: int) -> Any:
     return value
 
 
-# Values with a special meaning for a shell, a path, a terminal, a command-line parser, YAML, a clock, or Python.
-VALUES: tuple[Any, ...] = (
+# Words with a special meaning for a shell, a command-line parser, or a path.
+WORDS = (
     *(
         f"1'; touch {CANARY}; echo '",
         f"$(touch {CANARY})",
@@ -59,6 +60,10 @@ VALUES: tuple[Any, ...] = (
         "/etc/passwd",
         "root",
     ),
+)
+# The same, and values with a special meaning for a terminal, YAML, a clock, or Python.
+VALUES: tuple[Any, ...] = (
+    *WORDS,
     *("\x1b]0;told\x07\x1b[2J", "left\u202eright", "\u2066\u200b\ufeff", "a\rb", "\x9b2J", "\u2028", SCRIPT),
     *("", "a" * 300, "a" * 2000, "\ud800", "9" * 400, OTHER_RUN, "other"),
     *(
@@ -191,36 +196,46 @@ def attempt(number: int, targets: tuple[str, ...] = tuple(TARGETS)) -> Attempt:
     run, target = f"hostile-{number}", drawn.choice(targets)
     # The handles of targets differ. Their keys come last, so that a number means the same field on each target.
     known = sorted(paths(genuine(run, target)), key=lambda path: path[:2] == ("launch", "handle"))
-    first = known[number % len(known)]
+    acted_on = [each for each in known if each[:2] == ("launch", "handle") or each == ("files", "job.yaml")]
+    if number % 2:
+        chosen = [acted_on[number // 2 % len(acted_on)]]
+    else:
+        chosen = [known[number // 2 % len(known)], *(drawn.choice(known) for _ in range(drawn.choice((0, 0, 1, 2))))]
     # A record without the code of a launch is resumed in more steps.
     plain = genuine(run, target, full=False)
-    record = plain if drawn.random() < 0.4 and first in paths(plain) else genuine(run, target)
-    others = [drawn.choice(known) for _ in range(drawn.choice((0, 0, 1, 2)))]
-    changed = frozenset(field_at(each) for each in (first, *others) if _change(record, each, drawn))
+    record = plain if drawn.random() < 0.4 and chosen[0] in paths(plain) else genuine(run, target)
+    if number % 2 and chosen[0][0] == "files" and drawn.random() < 0.7:
+        record["files"][drawn.choice(WORDS)] = "told\n"
+        changed = frozenset({"files"})
+    else:
+        values = WORDS if number % 2 else VALUES
+        changed = frozenset(field_at(each) for each in chosen if _change(record, each, values, drawn))
     body = json.dumps(record).encode()
-    if drawn.random() < 0.1:
+    if number % 2 == 0 and drawn.random() < 0.2:
         body = drawn.choice(TEXTS)(body)
     if drawn.random() < 0.02:
         run = drawn.choice(NAMES)
     return Attempt(number, run, target, body, changed)
 
 
-def _change(record: dict[str, Any], path: tuple[Any, ...], drawn: random.Random) -> bool:
+def _change(record: dict[str, Any], path: tuple[Any, ...], values: tuple[Any, ...], drawn: random.Random) -> bool:
     """Put a hostile value at a path, rename its key, add a key beside it, or remove it. Return whether it was there."""
     *above, last = path
     inner: Any = record
     try:
         for key in above:
             inner = inner[key]
-        if isinstance(inner, list) or drawn.random() < 0.8:
-            before = inner[last]
-            choices = PLAUSIBLE.get(str(last), ())
-            of_other = dict(TARGETS[drawn.choice(list(TARGETS))]["handle"]) if last == "handle" else before
-            inner[last] = drawn.choice((*VALUES, *choices * 8, *(of_other,) * 4))
+        if isinstance(inner, list) or values is WORDS or drawn.random() < 0.8:
+            if last == "handle":
+                choices = tuple(deepcopy(each["handle"]) for each in TARGETS.values())
+            else:
+                choices = PLAUSIBLE.get(str(last), ())
+            _ = inner[last]
+            inner[last] = drawn.choice((*values, *choices * (len(values) // 8)))
         elif drawn.random() < 0.4:
             inner.pop(last)
         else:
-            name = str(drawn.choice(VALUES))
+            name = str(drawn.choice(values))
             inner[name] = inner.pop(last) if drawn.random() < 0.5 else deepcopy(inner[last])
     except (LookupError, TypeError, AttributeError):
         # An earlier change has replaced what held the value.
