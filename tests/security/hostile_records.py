@@ -231,7 +231,7 @@ def _change(record: dict[str, Any], path: tuple[Any, ...], values: tuple[Any, ..
             else:
                 choices = PLAUSIBLE.get(str(last), ())
             _ = inner[last]
-            inner[last] = drawn.choice((*values, *choices * (len(values) // 8)))
+            inner[last] = drawn.choice((*values, *choices * (len(values) // 16)))
         elif drawn.random() < 0.4:
             inner.pop(last)
         else:
