@@ -88,6 +88,9 @@ def _relay(connection: socket.socket, command: Sequence[str], running: set[subpr
             except OSError:
                 process.terminate()
                 break
+        # A close alone sends nothing while the other thread waits in recv(2), and both sides would wait for ever.
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
     running.discard(process)
 
 
