@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lifecycle_scripts.nodes import Lab, Node, at_once, missing, nodes
+from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.steps import run_step
 from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.platform import Platform
@@ -222,7 +223,14 @@ def test_a_node_whose_authority_or_names_changed_is_signed_again(lab: Lab) -> No
     try:
         assert "this node's key is signed for 10.81.0.11 10.81.0.99" in run_step(node, "28-ssh").stdout
         there = "ssh -oBatchMode=yes -oStrictHostKeyChecking=yes 10.81.0.99 hostname"
-        assert lab["n2"].run("su", "-", "ada", "-c", there).stdout == f"{node.hostname}\n"
+
+        def answers() -> bool:
+            done = lab["n2"].run("su", "-", "ada", "-c", there, check=False)
+            assert done.returncode == 0 or "Connection refused" in done.stderr, done.stderr
+            return done.stdout == f"{node.hostname}\n"
+
+        # On a reload, sshd executes itself anew, and does not listen for a moment.
+        wait_for("sshd listens again", answers)
     finally:
         node.run("ip", "address", "del", "10.81.0.99/24", "dev", "eth0")
         run_step(node, "28-ssh")
