@@ -32,6 +32,8 @@ PLATFORMS = {"eks": "eks-p5", "hyperpod-eks": "hyperpod-eks-p5", "hyperpod-slurm
 @cache
 def platform(orchestrator: str) -> Platform:
     found = load_platform(ROOT / "examples" / f"{PLATFORMS[orchestrator]}.yaml")
+    linked = found.storage.of_jobs.model_copy(update={"mirror": True, "team_directories": False})
+    found = found.model_copy(update={"storage": found.storage.model_copy(update={"lustre": linked})})
     settings = {"eks": ("kubernetes", found.kubernetes), "hyperpod-eks": ("hyperpod", found.hyperpod_or_default)}
     if orchestrator not in settings:
         return found

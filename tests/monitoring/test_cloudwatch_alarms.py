@@ -27,13 +27,13 @@ CASES: dict[str, tuple[list[float | None], list[float | None]]] = {
 
 @pytest.fixture(scope="module")
 def alarms() -> dict[str, dict[str, Any]]:
-    """Return the properties of all alarms, by name."""
+    """Return the properties of all alarms, by name, of a platform whose file system mirrors the bucket."""
     import aws_cdk as cdk
     from aws_cdk.assertions import Template
 
     from stacks.constructs.monitoring.metric_alarm import metric_alarm
 
-    platform = load_platform(ROOT / "examples/eks-p5.yaml")
+    platform = load_platform(ROOT / "examples/hyperpod-eks-p5.yaml")
     stack = cdk.Stack()
     for each in every_alarm(platform):
         if store_of(each) == "cloudwatch":

@@ -28,6 +28,7 @@ def platform_file(example: str, tmp_path: Path, **section: str) -> Path:
     document["kubernetes"] = document.get("kubernetes", {}) | {"run_ai": run_ai}
     document["kubernetes"]["system_nodes"] = {"instance_type": "m7i.8xlarge"}
     document["teams"] = [{"name": "research"}, {"name": "product"}]
+    document["storage"]["lustre"]["team_directories"] = False
     if "hyperpod" in example:
         document["hyperpod"] = document.get("hyperpod", {}) | {"task_governance": False}
     else:

@@ -83,7 +83,9 @@ def client(emulator: Emulator, service: str) -> Any:
 @pytest.fixture(scope="module")
 def platform_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("platform") / "platform.yaml"
-    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks"}))
+    # Runs are copied from the bucket, which a shared file system mirrors.
+    storage = PLATFORM["storage"] | {"lustre": {"team_directories": False}}
+    file.write_text(yaml.safe_dump(PLATFORM | {"orchestrator": "eks", "storage": storage}))
     return file
 
 

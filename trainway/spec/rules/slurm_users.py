@@ -36,8 +36,8 @@ def users_and_groups_are_told_apart(platform: Platform, _catalogue: Catalogue) -
     users: list[tuple[KeyPath, str, str, int]]
     users = [(("slurm", "users", index), user.name, "uid", user.uid) for index, user in enumerate(slurm.users)]
     groups = [(("slurm", "groups", index), group.name, "gid", group.gid) for index, group in enumerate(slurm.groups)]
-    places = {team.name: ("teams", index) for index, team in enumerate(platform.teams)}
-    teams = [(places[team], group.name, "gid", group.gid) for team, group in of_teams.items()]
+    keys = {team.name: ("teams", index) for index, team in enumerate(platform.teams)}
+    teams = [(keys[team], group.name, "gid", group.gid) for team, group in of_teams.items()]
     for key, name, kind, number in chain(users, groups, teams):
         if name in USERS_OF_THE_IMAGE | GROUPS_OF_THE_IMAGE or name.startswith("systemd-"):
             yield (*key, "name"), "the nodes' image has a user or a group of this name", "choose another name"
