@@ -37,7 +37,11 @@ def base(name: str, orchestrator: str) -> Document:
         "zones": ["usw2-az2", "usw2-az1"],
         "orchestrator": orchestrator,
         "node_groups": [group("aa", count=2), group("bb"), group("cc", count=0), group("dd")],
-        "storage": {"lustre": {"capacity_tib": 4.8, "throughput_mbps_per_tib": 1000}},
+        # Teams share everything on purpose, so that an edit of the teams gives nobody walls.
+        "storage": {
+            "bucket": {"team_prefixes": False},
+            "lustre": {"capacity_tib": 4.8, "throughput_mbps_per_tib": 1000},
+        },
     }
     if orchestrator != "hyperpod-slurm":
         document["kubernetes"] = {"admins": ["arn:aws:iam::111122223333:role/Admin"], "version": "1.34"}
