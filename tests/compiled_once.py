@@ -1,4 +1,4 @@
-"""Lets one worker compile each test file, and the others read what it has compiled."""
+"""Compilation of each test file by one worker, whose bytecode the other workers read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CompiledOnce:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Hold the lock of the file while it is imported. Each file has a byte of one file of locks."""
+        """Hold the lock of a test file while a worker imports it. Each test file has one byte of the lock file."""
         if not isinstance(collector, pytest.Module):
             return (yield)
         LOCKS.parent.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ REMEDY = "use an image with the package nftables and a kernel that supports it, 
 
 
 class SlurmHosts(NamedTuple):
-    """What slurm.conf says: the address of each compute node by name, the controllers, and ports."""
+    """The hosts and ports of slurm.conf: the address of each compute node by its name, the controllers, and ports."""
 
     nodes: "dict[str, str]"
     controllers: "list[str]"
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def change(kind: str) -> None:
-    """Set the rules after a job has begun, before it is called ended, or for no job."""
+    """Set the rules at the start of a job (`begin`), at its end (`end`), or before the first job (`start`)."""
     cluster = read_cluster(configuration())
     job = job_of_environment(cluster) if kind == "begin" else None
     nodes = addresses_of(cluster.nodes.values())
@@ -167,7 +167,7 @@ def hostnames(ranges: str) -> "list[str]":
 
 
 def addresses_of(names: Iterable[str]) -> "list[str]":
-    """Return the addresses of hosts, of IPv4 and IPv6. A name without one may belong to a node that does not run."""
+    """Return the IPv4 and IPv6 addresses of hosts. A node that does not run may have no address, which is no error."""
     with ThreadPoolExecutor(32) as pool:
         return sorted({address for found in pool.map(_addresses, set(names)) for address in found})
 
@@ -241,7 +241,7 @@ table inet {table} {{
 
 
 def _sets(name: str, before: str, elements: "Iterable[tuple[str, str]]") -> str:
-    """Return a set for each IP version. An element is an address, and its text."""
+    """Return the text of two nft sets, one for each IP version. An element is an address and its text in nft."""
     found = sorted(elements)
     lines = []
     for version in (4, 6):
@@ -252,7 +252,7 @@ def _sets(name: str, before: str, elements: "Iterable[tuple[str, str]]") -> str:
 
 
 def apply(text: str) -> None:
-    """Give the rules to the kernel. Raises OSError or SubprocessError."""
+    """Set rules in the kernel with nft. Raises OSError or SubprocessError."""
     if not shutil.which("nft"):
         raise FileNotFoundError("there is no nft")
     subprocess.run(["nft", "--file", "-"], input=text, stdout=-1, stderr=-1, text=True, timeout=SECONDS, check=True)

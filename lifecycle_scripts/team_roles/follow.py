@@ -94,7 +94,7 @@ def contents(accounts: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def make_groups(accounts: list[dict[str, Any]], ours: Path) -> None:
-    """Make the group of each team, with the users of the team who have an account here, and empty those of former ones.
+    """Create the group of each team, add its users that have an account on this node, and empty groups of former teams.
 
     `ours` is the file with the groups that this program has made before. A group with another number is left alone.
     """

@@ -77,7 +77,7 @@ def _permissions(foundation: Foundation, prefixes: TeamPrefixes | None) -> list[
 
 
 def _network_interfaces(subnet_ids: Sequence[str], group_ids: Sequence[str]) -> list[Permission]:
-    """Return the permissions with which SageMaker gives a training job addresses in the subnets of the node groups.
+    """Return the permissions with which SageMaker creates network interfaces for a training job in the nodes' subnets.
 
     The job's code has the same role. Without these limits, it could create interfaces in any subnet of the account, in
     any security group, and delete those of other services. `ec2:AuthorizedService` is no condition here, because the

@@ -1,4 +1,4 @@
-"""The diff of a platform whose teams share everything says how it gets walls between them."""
+"""The diff lists the steps that add walls to a platform whose teams share everything."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def two_teams(**changes: Any) -> Platform:
 
 
 def deployed(client: Any, **changes: Any) -> HandOff:
-    """Leave the hand-off of a deploy, and a bucket with data and runs."""
+    """Write the hand-off of a deploy, and create a bucket with data and runs."""
     told = hand_off_in(assembly_in(DEPLOYED)).model_copy(update={"bucket": "data-of-atlas", **changes})
     client("ssm").put_parameter(
         Name=parameter_name("atlas"), Value=told.model_dump_json(), Type="String", Tier="Advanced", Overwrite=True

@@ -280,7 +280,7 @@ def test_nothing_of_a_job_is_left_on_the_node(cluster: Lab) -> None:
 
 
 def of_walls(node: Node, name: str) -> str:
-    """What a set of the walls around jobs lists, in one line."""
+    """Return the elements of an nft set of the walls around jobs, in one line."""
     listed = node.run("nft", "list", "set", "inet", "trainway_jobs", name).stdout
     return " ".join(listed.partition("elements = {")[2].partition("}")[0].split())
 

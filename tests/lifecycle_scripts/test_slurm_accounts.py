@@ -31,7 +31,7 @@ pytestmark = needs_slurm
 
 
 def document(*teams: dict[str, Any]) -> dict[str, Any]:
-    """Of a platform with three nodes and these teams; a job that is ended while it begins is not waited for long.
+    """Return the accounts of a platform with three nodes and these teams. Slurm kills a stopped job after a second.
 
     The cluster of these tests has accounts only, and no roles of teams.
     """

@@ -125,7 +125,7 @@ NAMES = ("a" * 300, "..", "\x1b[2Jname", "a b", "-rf", "left\u202eright", "$(tou
 
 @dataclass(frozen=True)
 class Attempt:
-    """An object at the key of a record. `changed` has the fields that are hostile, as `fields_of` names them."""
+    """An object at the key of a record. `changed` lists the hostile fields by the names that `fields_of` yields."""
 
     number: int
     run: str
@@ -219,7 +219,7 @@ def attempt(number: int, targets: tuple[str, ...] = tuple(TARGETS)) -> Attempt:
 
 
 def _change(record: dict[str, Any], path: tuple[Any, ...], values: tuple[Any, ...], drawn: random.Random) -> bool:
-    """Put a hostile value at a path, rename its key, add a key beside it, or remove it. Return whether it was there."""
+    """Replace, rename, or remove the value at a path, or add a key beside it. Return whether the path existed."""
     *above, last = path
     inner: Any = record
     try:

@@ -199,7 +199,7 @@ COMMANDS = (("status",), ("logs",), ("explain",), ("stop",), ("resume",), ("repo
 
 @pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.exhaustive)])
 def test_no_command_does_what_a_record_says(count: int, write: Write, trainway: Callable[..., Completed]) -> None:
-    """With real processes. tests/security/test_record_attempts.py tries more records."""
+    """Run real processes. tests/security/test_record_attempts.py tries more records in one process."""
     attempts = [attempt(number, ("slurm", "kubernetes")) for number in range(5000, 5000 + count)]
     runs = {each.run for each in attempts}
     for each in attempts:
@@ -276,7 +276,7 @@ def _nested(depth: int) -> Any:
 def test_a_record_with_a_value_that_no_file_or_clock_has_is_unreadable(
     path: tuple[str, ...], value: Any, why: str, write: Write, trainway: Callable[..., Completed]
 ) -> None:
-    """Commands would end with a traceback, or print the value."""
+    """Refuse values that would end a command with a traceback, or that a command would print."""
     record = sound("planted")
     inner: Any = record
     for key in path[:-1]:

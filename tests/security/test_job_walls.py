@@ -176,13 +176,13 @@ def connects(
     user: int = ROOT_USER,
     kind: str = "tcp",
 ) -> bool:
-    """Whether a process on the source gets to a port of the address."""
+    """Return whether a process on the source connects to a port of the address."""
     command = of_user(user, "/usr/bin/python3", "-c", CLIENT, target, str(port), kind)
     return subprocess.run(cluster.on(source, *command), cwd="/", capture_output=True, timeout=300).returncode == 0
 
 
 def ways(cluster: Machines, source: str, target: str, user: int = ROOT_USER) -> set[str]:
-    """The ways in which a process on the source gets to the port of the rendezvous."""
+    """Return the protocols and IP versions with which a process on the source reaches the rendezvous port."""
     tried = [(kind, version) for kind in ("tcp", "udp") for version in (4, 6)]
     return {
         f"{kind}{version}"
@@ -269,7 +269,7 @@ def test_slurmctld_reaches_srun_in_a_job_and_nobody_else_does(cluster: Machines)
 
 @pytest.mark.exhaustive
 def test_torchrun_meets_and_its_ranks_reduce(cluster: Machines) -> None:
-    """By the store of the rendezvous, and by the ports that gloo takes."""
+    """Connect to the store of the rendezvous and to the ports of gloo."""
     (cluster.shared / "ranks.py").write_text(RANKS)
     torchrun = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d"
     job = submit(cluster, "n1,n2", f"srun {torchrun} --rdzv-endpoint=n1:{RENDEZVOUS_PORT} {cluster.shared}/ranks.py")
@@ -294,7 +294,7 @@ def test_the_ports_of_metrics_are_those_of_the_exporters(walls: ModuleType) -> N
 
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 def test_a_published_port_of_a_container_is_one_of_the_node(walls: ModuleType) -> None:
-    """The node forwards such packets, and its programs never see them."""
+    """Test a published port, whose packets the node forwards to a container."""
     cluster = walls.SlurmHosts({}, [], ["6818"], SRUN_PORTS)
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", PUBLISHED, "-"]
     opened, walled = (
@@ -307,7 +307,7 @@ def test_a_published_port_of_a_container_is_one_of_the_node(walls: ModuleType) -
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walls: ModuleType) -> Path:
-    """A directory for programs of a node, which has a job."""
+    """A directory for the programs of a node that runs a job."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "slurm.conf").write_text("SlurmctldHost=ctl(10.1.0.9)\nNodeName=n1 NodeAddr=10.1.0.1\n")
     monkeypatch.setattr(walls, "PATH", str(tmp_path / "bin"))

@@ -53,7 +53,7 @@ def admits(platform: Platform, resource: str, new: Document, old: Document | Non
 
 
 def submitted(platform: Platform) -> Iterator[tuple[str, Document]]:
-    """Yield what launches of every kind create that has pods, by its resource."""
+    """Yield the objects with pods that launches of every kind create, and the resource of each object."""
     hand_off = hand_off_of(platform)
     for kind in KINDS:
         if kind in hand_off.cluster.job_kinds:
@@ -64,7 +64,7 @@ def submitted(platform: Platform) -> Iterator[tuple[str, Document]]:
 
 
 def templates_in(node: Any) -> Iterator[Document]:
-    """Yield the specifications of pods, wherever they are in an object."""
+    """Yield every pod specification within an object."""
     if isinstance(node, dict) and "containers" in node:
         yield node
     for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

@@ -68,7 +68,7 @@ PLATFORMS = {"eks": "kubernetes", "hyperpod-eks": "kubernetes", "hyperpod-slurm"
 
 
 class Laptops:
-    """The homes of two members of a team on a deployed platform, and what a genuine record lets commands do."""
+    """Two homes of members of a team, and the commands and files that genuine records cause in these homes."""
 
     def __init__(self, directory: Path, orchestrator: str, programs: Programs) -> None:
         self.directory, self.orchestrator, self.programs = directory, orchestrator, programs
@@ -115,7 +115,7 @@ class Laptops:
         self.learn()
 
     def hand_off_of(self, platform: Platform) -> HandOff:
-        """Return the hand-off of a platform whose cluster and network the genuine records and moto have."""
+        """Return the hand-off of the deployed platform, with the cluster of the genuine records and moto's network."""
         ec2: Any = boto3.client("ec2", region_name=REGION)
         vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/20")["Subnet"]["SubnetId"]
@@ -133,12 +133,12 @@ class Laptops:
         return found.model_copy(update=changes)
 
     def put(self, run: str, body: bytes) -> None:
-        """Write a record, and what its run has written."""
+        """Write a record and the outputs of its run to the bucket."""
         self.s3.put_object(Bucket=self.registry.bucket, Key=key_of(TEAM, run), Body=body)
         self.s3.put_object(Bucket=self.registry.bucket, Key=f"runs/{run}/metrics.jsonl", Body=self.metrics)
 
     def learn(self) -> None:
-        """Keep what the commands do with genuine records of each target, and which files they write."""
+        """Run the commands with genuine records of each target, and keep the started programs and the written files."""
         for target in TARGETS:
             for full in (False, True):
                 body = json.dumps(genuine(GENUINE, target, full=full)).encode()
@@ -191,7 +191,7 @@ class Laptops:
         return found
 
     def faults(self, attempts: Sequence[Attempt]) -> list[str]:
-        """Return what the commands did with the records of attempts that they must not do."""
+        """Return the faults of the commands that read the records of some attempts."""
         self.programs.started.clear()
         runs = [each.run for each in attempts]
         found = []
@@ -221,7 +221,7 @@ class Laptops:
         return found
 
     def unlisted(self, said: Said, attempts: Sequence[Attempt]) -> Iterator[str]:
-        """Yield each run that is not one line of a table. A run that no target has taken is none."""
+        """Yield each run of a listing that does not have exactly one line. A run without a launch has no line."""
         lines = Counter(line.partition("  ")[0].strip() for line in said.out.splitlines())
         if said.status or lines[SOUND] != 1:
             yield f"the genuine run is hidden: {said.text[-300:]!r}"
@@ -235,7 +235,7 @@ class Laptops:
 
 
 def _of_genuine_run(text: str, runs: Sequence[str]) -> str:
-    """Return what was started with the name of the genuine run in place of those on the command line."""
+    """Return the started programs with the name of the genuine run in place of the names on the command line."""
     for name in NAMES:
         # Whoever lists the records reads each key, whatever its name is.
         text = text.replace(f"{json.dumps(name)[1:-1]}.json", f"{GENUINE}.json")

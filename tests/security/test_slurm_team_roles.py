@@ -224,7 +224,7 @@ def test_a_restart_of_the_service_loses_nothing_and_the_node_keeps_the_wall(lab:
 
 @on_a_node
 def test_only_members_reach_the_files_of_a_team(lab: Lab) -> None:
-    """Users log in. A job has the groups of its user, as a login has."""
+    """Log in as users. A job of a user has the same groups as a login."""
     node = lab["ctl"]
 
     def shell(user: str, command: str) -> subprocess.CompletedProcess[str]:

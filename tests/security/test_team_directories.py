@@ -183,7 +183,7 @@ def as_user(user: int, *command: str | Path) -> bool:
 @pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="becomes other users, which requires root")
 @pytest.mark.parametrize("lustre", [{}, {"root_squash": {"uid": 65534, "gid": 65534}}], ids=["", "root squash"])
 def test_without_directories_nothing_keeps_a_pod_from_the_files_of_another_team(lustre: Document) -> None:
-    """The line of the threat model is open, with root squash, too: the pods of all teams have one user."""
+    """Show that the threat stays open with root squash: the pods of all teams run as one user."""
     platform = platform_of(teams=TEAMS, storage={"lustre": lustre}, kubernetes=OPERATORS)
     hand_off = hand_off_of(platform)
     owner, other = (user_of(team.name, hand_off) for team in platform.teams)

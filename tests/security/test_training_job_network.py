@@ -35,7 +35,7 @@ SUBNET, GROUP = "subnet-0fedcba9876543210", "sg-0fedcba9876543210"
 
 
 def network_of(name: str) -> TrainingJobs | None:
-    """Return the network that `trainway launch` names in a training job, as the hand-off of the platform has it."""
+    """Return the subnets and security groups of training jobs in the hand-off of the platform."""
     parameters = deployed_of(name).of_type("AWS::SSM::Parameter").values()
     (value,) = (each["Value"] for each in parameters if each["Name"].endswith("/hand-off"))
     pointer = Pointer.model_validate_json(value)
@@ -43,7 +43,7 @@ def network_of(name: str) -> TrainingJobs | None:
 
 
 def roles_of(platform: Deployed) -> Iterator[tuple[str, list[Document]]]:
-    """Yield the name and the policies of each role of training jobs: that of all, and those of teams."""
+    """Yield the name and the policies of each training-job role: the shared role, and the roles of teams."""
     for stack, name in platform.of_type("AWS::IAM::Role"):
         if name.startswith(ROLE):
             yield name, identity_policies(platform, stack, name)
@@ -69,7 +69,7 @@ def needs(owner: str, policies: list[Document], network: TrainingJobs, region: s
 
 
 def attempts(owner: str, policies: list[Document], region: str) -> Iterator[Question]:
-    """Yield what the code of a job tries: an interface beside a database, and to take one from another service."""
+    """Yield the attempts of a job's code: create an interface beside a database, and delete one of another service."""
     at = f"arn:aws:ec2:{region}:{ACCOUNT}"
     interface, inside = f"{at}:network-interface/eni-2", {"ec2:Subnet": f"{at}:subnet/{SUBNET}"}
     yield Question(role(owner), CREATE, f"{at}:subnet/{SUBNET}", policies)
@@ -83,7 +83,7 @@ def attempts(owner: str, policies: list[Document], region: str) -> Iterator[Ques
 
 
 def wrong(name: str, change: Change | None = None) -> list[str]:
-    """Return what a role of a platform lacks or has too much. `change` plants an error in each policy document."""
+    """Return missing and excess permissions of a role. `change` plants an error in each policy document."""
     platform, network = copy.deepcopy(deployed_of(name)), network_of(name)
     assert network is not None
     asked: list[tuple[bool, Question]] = []
@@ -110,7 +110,7 @@ def test_a_training_job_has_interfaces_in_the_network_of_the_nodes_and_nowhere_e
 
 
 def anywhere(document: Document) -> None:
-    """Name no subnet and no security group."""
+    """Remove the subnets and security groups from a policy document."""
     for statement in document["Statement"]:
         if CREATE in statement["Action"]:
             statement["Resource"] = [f"arn:aws:ec2:*:{ACCOUNT}:{kind}/*" for kind in ("subnet", "security-group")]

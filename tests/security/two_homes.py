@@ -49,12 +49,12 @@ _ENCODED = re.compile(r"base64 -d <<<([A-Za-z0-9+/=]+)")
 
 @dataclass
 class Programs:
-    """What was started and which calls of AWS were made, each as one text. `has_ended` is the state of every job."""
+    """Records of started programs and AWS calls, one text each. `has_ended` is the state of every job."""
 
     started: list[str] = field(default_factory=list)
     has_ended: bool = False
     training_jobs: set[str] = field(default_factory=set)
-    """Training jobs that a resume has created. Those of first launches are there."""
+    """Training jobs that a resume has created. Every other training job is one of a first launch."""
     context: str = ""
     cluster: str = ""
 
@@ -109,7 +109,7 @@ def _decoded(text: str) -> str:
 
 
 def _without_job(text: str) -> str:
-    """Leave out the job that is submitted, which its author may choose. Nothing may follow it in the same line."""
+    """Return a command without the submitted script or documents. The author of a job may choose their content."""
     if "apiVersion:" in text or text.lstrip().startswith("{"):
         return "DOCUMENTS"
     head, begins, rest = text.partition("sbatch --parsable <<'")
@@ -120,7 +120,7 @@ def _without_job(text: str) -> str:
 
 
 class _Process:
-    """In place of subprocess.Popen."""
+    """Replacement of subprocess.Popen that starts no program."""
 
     programs: Programs
 
@@ -173,7 +173,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class Home:
-    """A home with the directory in which its owner works, and with PATH."""
+    """A home directory, the working directory of its owner, and the directory for PATH."""
 
     home: Path
     path: Path
@@ -196,7 +196,7 @@ class Home:
 
 
 def make_homes(directory: Path) -> tuple[Home, Home]:
-    """Return the home of the member who launched, whose machine has Slurm's commands, and that of a colleague."""
+    """Return the home of the member who launched, with Slurm's commands in PATH, and the home of a colleague."""
     found = []
     for name, programs in (("launcher", ("sbatch",)), ("colleague", ("aws", "session-manager-plugin"))):
         home, path = directory / name, directory / "bin" / name
@@ -215,13 +215,13 @@ def _answered(status: int) -> AWSResponse:
 
 @functools.cache
 def _command(name: str) -> Any:
-    """Return a command, which typer makes anew at each call of the app."""
+    """Return a command from a cache, because typer creates every command at each call of the app."""
     return typer.main.get_command(narrowed([name]))
 
 
 @contextlib.contextmanager
 def recording(programs: Programs, directory: Path) -> Iterator[None]:
-    """Replace the doors through which this process starts programs, and keep the calls of AWS."""
+    """Replace the functions with which this process starts programs, and record the AWS calls."""
 
     def refuse(*words: Any, **_: Any) -> None:
         raise AssertionError(f"another door is used: {words!r}")
@@ -295,7 +295,7 @@ def recording(programs: Programs, directory: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Said:
-    """What a command has printed, its exit status, and the exception with which it ended, if that is a fault."""
+    """The output of a command, its exit status, and the unexpected exception that ended it, or None."""
 
     status: int
     out: str

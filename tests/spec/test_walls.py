@@ -1,4 +1,4 @@
-"""The walls that a platform file has unless it says otherwise."""
+"""Default walls between teams, and keys of the platform file that change them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ HOME = {
 
 
 def platform_with(storage: dict[str, Any], base: str = "examples/eks-p5.yaml", **changes: Any) -> dict[str, Any]:
-    """Return an example with another storage section, and without teams, which do not share all file systems."""
+    """Return an example with another storage section and no teams, so that the file system can be linked to S3."""
     platform: dict[str, Any] = yaml.safe_load((ROOT / base).read_text())
     return platform | {"teams": [], "storage": storage} | changes
 

@@ -29,7 +29,7 @@ MLFLOW_SERVER = "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server
 
 
 def with_secrets(example: str, secrets: str, tmp_path: Path, mlflow: str = MLFLOW_APP) -> Path:
-    """Write an example's file with secrets, and with an MLflow to which jobs report.
+    """Write the platform file of an example with secrets and an MLflow tracking server.
 
     All jobs have one role. tests/security/test_team_data.py has platforms with a role for each team.
     """

@@ -16,7 +16,7 @@ MOST_LISTED = 10
 
 
 def steps_to_new_walls(platform: Platform, s3: Any) -> tuple[str, ...]:
-    """Return what to do before and after the deploy that gives a platform its first walls, or nothing.
+    """Return the steps before and after the deploy that gives a platform its first walls, or an empty tuple.
 
     `s3` is a client that may list the data bucket. Without the permission, the steps name no prefixes.
     """
@@ -41,7 +41,7 @@ def steps_to_new_walls(platform: Platform, s3: Any) -> tuple[str, ...]:
 
 
 def _prefixes(platform: Platform, deployed: HandOff, s3: Any) -> tuple[str, ...]:
-    """Return the step that gives what is in the bucket to teams."""
+    """Return the step that assigns existing prefixes of the bucket to teams, or an empty tuple without any."""
     of_teams = {*platform.storage.bucket.shared, *(own for team in platform.teams for own in own_prefixes(team))}
     left = [each for each in _listed(deployed.bucket, s3) if not _is_below(each, of_teams)]
     if not left:
@@ -54,7 +54,7 @@ def _prefixes(platform: Platform, deployed: HandOff, s3: Any) -> tuple[str, ...]
 
 
 def _listed(bucket: str, s3: Any) -> list[str]:
-    """Return the prefixes of data and runs in the bucket, with two parts each, for example runs/llama-1124-101500."""
+    """Return the two-part prefixes of data and runs in the bucket, for example runs/llama-1124-101500."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     pages = s3.get_paginator("list_objects_v2")
@@ -71,7 +71,7 @@ def _listed(bucket: str, s3: Any) -> list[str]:
 
 
 def _is_below(path: str, prefixes: set[str]) -> bool:
-    """Whether a prefix is one of some, in one of them, or has one of them."""
+    """Return whether a prefix equals, contains, or is below one of several prefixes."""
     return any(f"{path}/".startswith(f"{each}/") or f"{each}/".startswith(f"{path}/") for each in prefixes)
 
 

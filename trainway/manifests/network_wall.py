@@ -53,7 +53,7 @@ def network_wall(platform: Platform, catalogue: Catalogue, team: Team) -> list[d
 
 
 def node_role_wall(platform: Platform) -> list[dict[str, Any]]:
-    """Return the NetworkPolicy of the one namespace of a HyperPod platform without teams. Empty for other platforms.
+    """Return the NetworkPolicy of the only namespace of a HyperPod platform without teams, or an empty list.
 
     Pods of everybody still connect to the pods of the namespace.
     """
@@ -69,7 +69,7 @@ def has_network_policies(platform: Platform) -> bool:
 
 
 def _but_the_metadata_service() -> list[dict[str, Any]]:
-    """Return the egress rules with every address but that of the metadata service.
+    """Return egress rules that allow every address except that of the metadata service.
 
     On nodes of EKS, the hop limit of the launch template keeps pods from the service. A HyperPod instance group has no
     such setting. The agent of EKS Pod Identity, which gives a pod its role, has another address.

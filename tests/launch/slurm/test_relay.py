@@ -1,4 +1,4 @@
-"""The relay of connections through a program, without Slurm: the program runs here."""
+"""The relay of connections, with a program on this machine in place of srun."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_the_request_is_one_that_systems_manager_takes(groups: tuple[str, ...], 
 
 @pytest.mark.usefixtures("aws")
 def test_a_port_is_forwarded_by_a_session_on_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another host reaches no port of a run, with the walls around jobs."""
+    """The session starts on the compute node, because no other host reaches a port of the run."""
     arn = hyperpod("ports", "login", "train", "more")
     there = {**cluster("ports", arn), "job": "7", "directory": "/fsx/runs/first"}
     names = ("ip-10-0-16-8", "ip-10-0-16-9")

@@ -49,7 +49,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
 
 
 def with_checkpoints_of_team(program: Program, hand_off: HandOff) -> Program:
-    """Return the program with its default location of checkpoints below the prefix of its team, for a first launch.
+    """Return the program of a first launch with its default checkpoint location below the prefix of its team.
 
     The job file of the run names the location from then on. The program is unchanged if its team has no prefix of its
     own, if its job file names a location, or if it is no training job of this repository. Checkpoints whose prefix the

@@ -1,4 +1,4 @@
-"""The walls between teams that a platform file has by default."""
+"""Default values of the keys that separate the data of teams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 
 
 def with_default_walls(document: Any) -> Any:
-    """Return the document of a platform file with the walls that it has unless it says otherwise.
+    """Return the document of a platform file with default walls between teams, where the file does not set the keys.
 
     On a platform with several teams, each team has prefixes of the data bucket and, on Kubernetes, a directory of the
     Lustre file system. The file system then has no links to S3, because no link is in the directory of a team.
@@ -38,6 +38,6 @@ def _several(teams: Any) -> bool:
 
 
 def _section(above: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a section that can be changed, empty if it is absent, or None if it is no mapping."""
+    """Return a copy of a section. An absent section is empty, and a section that is no mapping is None."""
     section = above.get(name, {})
     return dict(section) if isinstance(section, Mapping) else None
