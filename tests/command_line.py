@@ -9,6 +9,7 @@ output, and the errors of each. So another user of the operating system imports 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -52,6 +53,7 @@ def _run(
 ) -> NoReturn:
     """Run the command in the forked process, and exit without the exit handlers of pytest."""
     status = 1
+    faulthandler.enable(errors)
     try:
         for number in (signal.SIGALRM, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)

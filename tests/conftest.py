@@ -43,6 +43,8 @@ if NODE.exists():
 os.environ["CDK_VALIDATION"] = "false"
 # Garbage collection took 8 % of the CPU time of 499 tests. A larger threshold runs it 70 times less often.
 gc.set_threshold(50_000, 20, 20)
+# An object of the test process can own threads, which a fork does not have. A fork that destroyed it could crash.
+os.register_at_fork(after_in_child=gc.freeze)
 # Without this, an idle thread of OpenMP spins for 0.1 s or more on a processor that another test could use.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 hypothesis_profiles.register()

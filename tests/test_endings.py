@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import run_trainway
 from tests.known_day import ON_KNOWN_DAY
 
 ROOT = Path(__file__).parents[1]
@@ -279,3 +281,33 @@ def test_an_interrupt_during_any_import_shows_no_traceback(module: str, tmp_path
     )
     assert done.returncode in (-signal.SIGINT, 1, 130), done
     assert "no problems" not in done.stdout and "Traceback" not in done.stderr, done.stderr
+
+
+class _CrashesElsewhere:
+    """An object that ends any process but its own when it is destroyed, as the owner of a thread can."""
+
+    def __init__(self) -> None:
+        self.itself, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_a_command_in_a_fork_destroys_nothing_of_the_test_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainway.cli.main", gc.collect)
+    gc.disable()
+    try:
+        _CrashesElsewhere()
+        forked = run_trainway("--version", directory=tmp_path)
+    finally:
+        gc.enable()
+    assert forked.returncode == 0, forked.stderr
+
+
+def test_a_command_in_a_fork_that_crashes_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainway.cli.main", lambda: os.kill(os.getpid(), signal.SIGSEGV))
+    crashed = run_trainway("--version", directory=tmp_path)
+    assert crashed.returncode == -signal.SIGSEGV and "Fatal Python error: Segmentation fault" in crashed.stderr
