@@ -105,8 +105,9 @@ def test_no_name_leads_out_of_the_directory(bucket: HandOff, tmp_path: Path) -> 
 def test_what_cannot_be_copied_is_explained(bucket: HandOff, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing below s3://.*/runs/absent/"):
         copy_outputs(bucket, "absent", tmp_path)
-    with pytest.raises(UsageError, match=r"(?s)`storage.lustre.mirror` is false.*trainway shell"):
-        copy_outputs(make_hand_off(), "mine", tmp_path)
+    not_mirrored = bucket.model_copy(update={"file_system": bucket.mounted.model_copy(update={"associations": ()})})
+    with pytest.raises(UsageError, match=r"(?s)under Slurm.* in /fsx/runs/absent, .*`trainway shell`"):
+        copy_outputs(not_mirrored, "absent", tmp_path)
     gone = bucket.model_copy(update={"bucket": f"{bucket.bucket}-gone"})
     associations = (Association(path="/runs", s3=f"s3://{gone.bucket}/runs"),)
     gone = gone.model_copy(update={"file_system": gone.mounted.model_copy(update={"associations": associations})})

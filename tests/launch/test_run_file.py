@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.launch.foreign import write_foreign_job
-from tests.launch.kubernetes.platforms import hand_off_of, platform_named
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named, without_copies
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.service_model import problems
@@ -95,7 +95,7 @@ def test_a_train_job_has_the_starter_and_does_not_retry_what_cannot_start(tmp_pa
     files, runtime, job = render_documents(
         requested(tmp_path, hand_off_of(platform_named("kueue"))), CATALOGUE, KubernetesOptions()
     )
-    command = job["spec"]["trainer"]["command"]
+    command = without_copies(job["spec"]["trainer"]["command"])
     assert command[:2] == ["python3", "/etc/trainway/start_program.py"]
     assert command[-4:] == ["--code=s3://atlas-data/c.tar.gz", "--", "torchrun", "train.py"]
     compile(files["data"]["start_program.py"], "start_program.py", "exec")

@@ -1,4 +1,4 @@
-"""The files of a run on a node without a shared file system reach S3, and the next node gets them from there."""
+"""The files of a run reach S3, where no file system mirrors them, and a node without a file system gets them there."""
 
 from __future__ import annotations
 
@@ -60,12 +60,24 @@ Node = Callable[..., subprocess.Popen[str]]
 def node(s3: S3, tmp_path: Path) -> Node:
     """Start a script on a node with a disk of its own, where it begins in the directory of the run."""
 
-    def start(disk: str, script: str, **environment: str) -> subprocess.Popen[str]:
+    def start(disk: str, script: str, *options: str, **environment: str) -> subprocess.Popen[str]:
         run = tmp_path / disk / RUN
-        where = (f"--directory={run}", f"--location=s3://{BUCKET}/{RUN}")
-        command = [sys.executable, str(RUN_FILES), *where, "--", "bash", "-c", f"cd {run} && {script}"]
+        where = (*options, f"--directory={run}", f"--location=s3://{BUCKET}/{RUN}")
+        command = [sys.executable, str(RUN_FILES), *where, "--", "bash", "-c", f"mkdir -p {run}; cd {run} && {script}"]
         told = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": s3.endpoint, **KEYS, "HOME": str(tmp_path)}
         return subprocess.Popen(command, env=told | environment, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+@pytest.fixture
+def sharing(node: Node, tmp_path: Path) -> Node:
+    """Start a script on a node, by its number, of a run whose nodes share one directory."""
+
+    def start(rank: int, script: str, **environment: str) -> subprocess.Popen[str]:
+        logs = tmp_path / "lustre" / RUN / "logs" / f"small-{rank}"
+        told = {"PET_LOG_DIR": str(logs), "JOB_COMPLETION_INDEX": str(rank)}
+        return node("lustre", f"mkdir -p {logs} && {script}", "--shared", **told | environment)
 
     return start
 
@@ -156,3 +168,60 @@ def test_a_bucket_that_is_gone_ends_the_node_before_its_command(s3: S3, node: No
     s3.client.create_bucket(Bucket=BUCKET)
     assert ended.returncode == 127
     assert "NoSuchBucket" in said and "began" not in said
+
+
+def test_nodes_that_share_a_directory_upload_their_own_files_and_the_first_all_others(s3: S3, sharing: Node) -> None:
+    record = "mkdir -p attempts/1; echo {rank} >attempts/1/node-{rank}.json; echo {rank} >logs/small-{rank}/stderr.log"
+    second = f"{record.format(rank=1)}; echo z >outputs; echo memory >attempts/1/failure; exit 3"
+    assert sharing(1, second).wait(300) == 3
+    own = {"logs/small-1/stderr.log": "1\n", "attempts/1/node-1.json": "1\n", "attempts/1/failure": "memory\n"}
+    assert s3.files() == own
+    assert sharing(0, record.format(rank=0)).wait(300) == 0
+    assert s3.files() == own | {"outputs": "z\n", "attempts/1/node-0.json": "0\n", "logs/small-0/stderr.log": "0\n"}
+
+
+def test_the_first_node_of_the_next_attempt_uploads_what_a_lost_node_could_not(
+    s3: S3, sharing: Node, tmp_path: Path
+) -> None:
+    run = tmp_path / "lustre" / RUN
+    written = "echo sent >kept; touch -d @1 kept; echo before >logs/small-1/stderr.log; touch up"
+    lost = sharing(1, f"{written}; until [ -e go ]; do sleep 0.1; done")
+    until(lambda: (run / "up").exists())
+    lost.kill()
+    # The script is left without its parent.
+    (run / "go").touch()
+    assert "logs/small-1/stderr.log" not in s3.files()
+    s3.put("kept", "SENT\n")
+    assert sharing(0, "true").wait(300) == 0
+    assert s3.files()["logs/small-1/stderr.log"] == "before\n"
+    assert s3.files()["kept"] == "SENT\n", "what S3 has is not sent again"
+
+
+def test_nodes_that_share_a_directory_train_without_s3(s3: S3, sharing: Node, tmp_path: Path) -> None:
+    (tmp_path / "none" / "boto3").mkdir(parents=True)
+    (tmp_path / "none" / "boto3" / "__init__.py").write_text("raise ImportError")
+    ended = sharing(0, "exit 7", PYTHONPATH=str(tmp_path / "none"), PATH="/usr/bin:/bin")
+    assert "add one to the image" in ended.communicate(timeout=300)[1] and ended.returncode == 7
+    s3.client.delete_bucket(Bucket=BUCKET)
+    ended = sharing(0, "echo 1 >metrics.jsonl; exit 7")
+    said = ended.communicate(timeout=300)[1]
+    s3.client.create_bucket(Bucket=BUCKET)
+    assert "NoSuchBucket" in said and ended.returncode == 7
+
+
+@pytest.mark.parametrize("moment", ("2100-01-02T03:04:05.000Z", "2100-01-02T03:04:05+00:00"))
+def test_the_aws_cli_of_either_version_says_what_s3_has(moment: str, sharing: Node, tmp_path: Path) -> None:
+    taken, aws = tmp_path / "taken", tmp_path / "bin" / "aws"
+    aws.parent.mkdir()
+    listed = f"2\\t{moment}\\t{RUN}/kept\\n9\\t{moment}\\t{RUN}/grown\\n"
+    aws.write_text(f'#!/bin/sh\n[ "$2" = cp ] && echo "$4" >>{taken} || printf "{listed}"\n')
+    aws.chmod(0o755)
+    (tmp_path / "none" / "boto3").mkdir(parents=True)
+    (tmp_path / "none" / "boto3" / "__init__.py").write_text("raise ImportError")
+    run = tmp_path / "lustre" / RUN
+    run.mkdir(parents=True)
+    for name in ("kept", "grown"):
+        (run / name).write_text("1\n")
+    path = f"{aws.parent}:{os.environ['PATH']}"
+    assert sharing(0, "true", PATH=path, PYTHONPATH=str(tmp_path / "none")).wait(300) == 0
+    assert taken.read_text().split() == [f"s3://{BUCKET}/{RUN}/grown"]

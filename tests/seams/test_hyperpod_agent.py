@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from tests.launch.kubernetes.platforms import pods_of, request_for
+from tests.launch.kubernetes.platforms import pods_of, request_for, without_copies
 from tests.manifests.platforms import CATALOGUE
 from tests.ports import free_port
 from tests.seams.seam import Planted, Seam
@@ -76,6 +76,7 @@ def container() -> Container:
 def agent(change: Callable[[Container], Container], directory: Path) -> list[str]:
     """Return what goes wrong when the agent starts as the container says, and is told to start and stop the ranks."""
     made = change(container())
+    made["command"] = without_copies(made["command"])
     starter, begin = made["command"][1], made["command"].index("--") + 1
     name, *options, script = made["command"][begin:]
     assert (Path(starter).name, name, script) == (STARTER.name, "hyperpodrun", "rank.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import yaml
 from tests.launch.conftest import BUCKET
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.job_file.programs import program_of
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import RUN_FILES
 from trainway.launch.program.request import Request
 from trainway.manifests.device_claims import claims_of_a_node
 from trainway.manifests.job_kinds import launch_kinds
@@ -64,7 +67,10 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             dns_name="fs-0.fsx",
             mount_name="m",
             mount_path="/fsx",
-            associations=(),
+            associations=tuple(
+                handoff.Association(path=f"/{prefix}", s3=f"s3://{BUCKET}/{prefix}")
+                for prefix in platform.storage.lustre.mirrored
+            ),
             team_directories=platform.storage.team_directories,
         )
         if platform.storage.lustre
@@ -122,6 +128,15 @@ def request_on(hand_off: handoff.HandOff, **changes: Any) -> Request:
 def request_for(platform: str, /, **changes: Any) -> Request:
     """The same on one of PLATFORMS."""
     return request_on(hand_off_of(platform_named(platform)), **changes)
+
+
+def without_copies(command: Sequence[str]) -> list[str]:
+    """Return the command of a node without the program that copies the files of the run to S3."""
+    words, copying = list(command), str(DIRECTORY / RUN_FILES.name)
+    if copying not in words:
+        return words
+    at = words.index(copying)
+    return words[: at - 1] + words[words.index("--", at) + 1 :]
 
 
 def pods_of(document: dict[str, Any]) -> list[dict[str, Any]]:

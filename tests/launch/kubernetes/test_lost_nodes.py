@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.launch.kubernetes.kubelet import Pod, resolved
-from tests.launch.kubernetes.platforms import pods_of, request_for
+from tests.launch.kubernetes.platforms import pods_of, request_for, without_copies
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
@@ -97,7 +97,7 @@ def test_a_pytorch_job_succeeds_with_its_first_pod_and_deletes_the_others() -> N
 @by_kind
 def test_the_command_of_a_node_delays_the_report_of_a_failure(kind: Kind) -> None:
     documents = rendered(kind, spare_nodes=1)
-    command = container_after_operator(kind, documents)["command"]
+    command = without_copies(container_after_operator(kind, documents)["command"])
     late = command.index(f"/etc/trainway/{LATE_FAILURE.name}")
     assert command[late - 1] == "python3" and command[late + 2 :] == list(training_command())
     assert documents[0]["data"][LATE_FAILURE.name] == LATE_FAILURE.read_text()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.launch.foreign import write_foreign_job
 from tests.launch.kubernetes.kubelet import Pod, resolved
-from tests.launch.kubernetes.platforms import hand_off_of, platform_named, pods_of, request_for
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named, pods_of, request_for, without_copies
 from tests.launch.kubernetes.test_rendering import container_of
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.job_file.programs import load_program
@@ -83,8 +83,9 @@ def test_a_job_set_runs_any_command_and_stays_as_long_as_the_file_says(tmp_path:
     of_job = replicated["template"]["spec"]
     assert (of_job["completionMode"], of_job["parallelism"], of_job["completions"]) == ("Indexed", 2, 2)
     container = container_of(pods_of(job)[0])
-    assert container["command"][:2] == ["python3", "/etc/trainway/start_program.py"]
-    assert container["command"][-4:] == [f"--code={CODE}", "--", "python", "train.py"]
+    command = without_copies(container["command"])
+    assert command[:2] == ["python3", "/etc/trainway/start_program.py"]
+    assert command[-4:] == [f"--code={CODE}", "--", "python", "train.py"]
     first = f"{job['metadata']['name']}-node-0-0.{job['metadata']['name']}.research.svc.cluster.local"
     assert {"name": "PET_RDZV_ENDPOINT", "value": f"{first}:29500"} in container["env"]
     assert {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [126, 127]}} in of_job["podFailurePolicy"][
@@ -98,7 +99,7 @@ def test_a_job_set_runs_any_command_and_stays_as_long_as_the_file_says(tmp_path:
 def test_hyperpods_agent_starts_the_ranks_below_the_starter(tmp_path: Path) -> None:
     request = requested(tmp_path, "governance", stop={"grace": 60})
     _, job = rendered(request, "HyperPodPyTorchJob")
-    command = container_of(pods_of(job)[0])["command"]
+    command = without_copies(container_of(pods_of(job)[0])["command"])
     assert command[:2] == ["python3", "/etc/trainway/start_program.py"]
     agent = command[command.index("--") + 1 :]
     assert agent == ["hyperpodrun", "--shutdown-signal=SIGTERM", "--shutdown-timeout=55", "train.py"]
@@ -119,7 +120,7 @@ def test_mpirun_starts_torchrun_once_on_a_node_and_others_once_for_each_gpu(
     request = requested(tmp_path, **changes)
     files, job = rendered(request, "MPIJob")
     launcher, worker = (container_of(each) for each in pods_of(job))
-    command = list(launcher["command"])
+    command = without_copies(launcher["command"])
     started, options = command[command.index("--") + 1 :], command[: command.index("--")]
     if ranks is None:
         assert tuple(started) == request.program.command and options[-1] == f"--code={CODE}"
@@ -138,7 +139,7 @@ def test_a_ray_job_submits_the_starter_as_the_driver_of_a_cluster_of_its_nodes(t
     files, job = rendered(request, "RayJob")
     spec, cluster = job["spec"], job["spec"]["rayClusterSpec"]
     assert spec["entrypoint"] == "sh /etc/trainway/entrypoint.sh", "it has no word that Ray would have to quote"
-    started = shlex.split(files["entrypoint.sh"].splitlines()[-1])
+    started = without_copies(shlex.split(files["entrypoint.sh"].splitlines()[-1]))
     assert started[:3] == ["exec", "python3", "/etc/trainway/start_program.py"]
     assert started[-5:] == [f"--code={CODE}", "--", "python", "train.py", "it's"]
     assert spec["shutdownAfterJobFinishes"] and spec["backoffLimit"] == 10

@@ -21,12 +21,16 @@ from tests.launch.kubernetes.platforms import (
     pods_of,
     request_for,
     request_on,
+    without_copies,
 )
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
+from tests.seams.kubernetes.run_files import missing_files
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
 from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.program.program import RUN_FILES
 from trainway.launch.program.training_command import training_command
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.errors import UsageError
@@ -88,19 +92,33 @@ def environment_of(container: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("until_step", [None, 6])
 def test_the_command_is_the_one_of_every_target(kind: Kind, until_step: int | None) -> None:
     (template,) = rendered_templates("kueue", kind, until_step=until_step)
-    assert container_of(template)["command"] == list(training_command(until_step))
+    assert without_copies(container_of(template)["command"]) == list(training_command(until_step))
 
 
 def test_hyperpods_agent_takes_torchruns_place_and_mpirun_starts_it_once_a_node() -> None:
     request = request_for("governance", until_step=6)
     assert hyperpod_command(request)[-3:] == training_command(6)[1:]
-    assert hyperpod_command(request)[0] == "hyperpodrun"
+    assert without_copies(hyperpod_command(request))[0] == "hyperpodrun"
     launcher, worker = pods_of(job_of("kueue", "MPIJob"))
-    command = container_of(launcher)["command"]
+    command = without_copies(container_of(launcher)["command"])
     mpirun = command[command.index("--") + 1 :]
     assert (mpirun[0], tuple(mpirun[-3:])) == (MPIRUN, training_command())
     assert mpirun[mpirun.index("-np") + 1] == "2"
     assert "sshd" in container_of(worker)["command"][-1]
+
+
+@rendered
+def test_the_nodes_copy_the_files_of_a_run_where_no_bucket_mirrors_them(platform: str, kind: Kind) -> None:
+    lustre = platform_named(platform).storage.lustre
+    assert lustre is not None
+    request = request_for(platform)
+    documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))
+    command, copying = container_of(templates(documents)[0])["command"], str(DIRECTORY / RUN_FILES.name)
+    assert (copying in command) == (not lustre.mirror)
+    if not lustre.mirror:
+        where = [f"--directory={request.directory}", f"--location={request.location}", "--"]
+        assert command[command.index(copying) + 1 :][:4] == ["--shared", *where]
+        assert missing_files(documents) == []
 
 
 @rendered
@@ -294,7 +312,7 @@ def test_synced_code_comes_before_the_images_own() -> None:
     archive = "s3://atlas-data/runs/code/abc.tar.gz"
     for kind in ("TrainJob", "PyTorchJob", "JobSet"):
         (template,) = rendered_templates("kueue", kind, code=archive)
-        shell, option, script, argument, *command = container_of(template)["command"]
+        shell, option, script, argument, *command = without_copies(container_of(template)["command"])
         assert (shell, option, argument) == ("sh", "-c", archive)
         assert "training.synced_code" in script and script.endswith('exec "$@"')
         assert command == list(training_command())

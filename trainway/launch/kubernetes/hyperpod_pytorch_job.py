@@ -12,8 +12,8 @@ from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request
@@ -88,7 +88,7 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
     assert PurePath(torchrun).name == "torchrun"
     seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
     agent = ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={seconds}", *words)
-    return replace(request, program=replace(program, command=agent)).command(DIRECTORY)
+    return copying_program(replace(request, program=replace(program, command=agent)))
 
 
 def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from trainway.launch.kubernetes.mpirun import (
     worker_command,
 )
 from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import node_environment, torchrun_options
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request
@@ -37,7 +37,7 @@ def render_mpi_job(
     names = [each["name"] for each in environment]
     settings = [{"name": name, "value": value} for name, value in mpirun_environment(names).items()]
     launcher: dict[str, Any] = {
-        "command": request.command(DIRECTORY),
+        "command": copying_program(request),
         "environment": [*environment, *settings],
     }
     worker: dict[str, Any] = {

@@ -13,6 +13,7 @@ import shlex
 from typing import Any
 
 from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
@@ -90,7 +91,7 @@ def scripts(request: Request) -> dict[str, str]:
 
     Ray starts one as the driver: the program's starter, which has not been asked to stop yet.
     """
-    entrypoint = f'rm -f "$TRAINWAY_RUN/stop"\nexec {shlex.join(request.command(DIRECTORY))}\n'
+    entrypoint = f'rm -f "$TRAINWAY_RUN/stop"\nexec {shlex.join(copying_program(request))}\n'
     prepare = preparation(request)
     return {ENTRYPOINT: entrypoint, **({PREPARATION: prepare} if prepare else {})}
 

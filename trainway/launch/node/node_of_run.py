@@ -3,12 +3,12 @@
 import contextlib
 import json
 import os
-import re
 import sys
 import time
 from pathlib import Path
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
+from trainway.launch.node.node_rank import node_rank
 from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
 
@@ -30,11 +30,7 @@ class NodeOfRun:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        names = ("TRAINWAY_NODE_RANK", "SLURM_NODEID", "JOB_COMPLETION_INDEX", "PET_NODE_RANK")
-        told = (os.environ.get(name) for name in names)
-        # Pods of a PyTorchJob and of a HyperPodPyTorchJob have no index but that of their name.
-        of_worker = re.search(r"-(\d+)$", os.environ.get("POD_NAME", ""))
-        self.rank = int(next((each for each in told if each), of_worker.group(1) if of_worker else "0"))
+        self.rank = node_rank()
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
         self.state = NodeState(self.attempt, self.started, self.rank == 0)

@@ -1,13 +1,19 @@
-"""Keep the files of a run in S3 on a node without a shared file system.
+"""Keep the files of a run in S3 on a node whose file system, if it has one, does not mirror the bucket.
 
-    python3 run_files.py --directory DIRECTORY --location s3://bucket/runs/NAME -- COMMAND
+    python3 run_files.py [--shared] --directory DIRECTORY --location s3://bucket/runs/NAME -- COMMAND
 
-The directory first gets the files that earlier attempts left in S3, except their logs. While the command runs, files
-that changed are uploaded every SECONDS_BETWEEN_UPLOADS, and a last time at the end, however the command ended. Nothing
-is deleted in S3. The exit status is that of the command, 127 if trying again cannot help, or 1 if S3 does not answer.
+While the command runs, files that changed are uploaded every SECONDS_BETWEEN_UPLOADS, and a last time at the end,
+however the command ended. Nothing is deleted in S3.
 
-The launcher sends this file and passed_signals.py to the node beside the job file. They require Python 3.9, and boto3
-or the AWS CLI. The program uses the credentials of the pod.
+On a disk of the node, the directory first gets the files that earlier attempts left in S3, except their logs. The exit
+status is that of the command, 127 if trying again cannot help, or 1 if S3 does not answer.
+
+With --shared, the nodes of the run share the directory, which has those files. Each node uploads its own logs and its
+own record of the attempt, and the first node uploads everything else. The exit status is that of the command: the files
+are safe without S3.
+
+The launcher sends this file, node_rank.py, and passed_signals.py to the node beside the job file. They require Python
+3.9, and boto3 or the AWS CLI. The program uses the credentials of the pod.
 """
 
 import argparse
@@ -17,9 +23,12 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import types
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     # On a node, this file and its sibling are in one directory, without the packages above them.
@@ -27,6 +36,7 @@ if __name__ == "__main__":
     _package.__path__ = [str(Path(__file__).parent)]
     sys.modules[_package.__name__] = _package
 
+from trainway.launch.node.node_rank import node_rank
 from trainway.launch.node.passed_signals import PassedSignals
 
 SECONDS_BETWEEN_UPLOADS = float(os.environ.get("TRAINWAY_RUN_FILES_SECONDS", "60"))
@@ -50,11 +60,22 @@ class CannotReach(Exception):
         self.status = FAILED_FOR_GOOD if code in _FOR_GOOD else FAILED
 
 
-class NodeFiles:
-    """The directory of a run on this node, and its copy below `location` in S3."""
+class StoredObject(NamedTuple):
+    """An object of a bucket. Its size is in bytes, and the time of its last change in seconds since 1970."""
 
-    def __init__(self, directory: Path, location: str) -> None:
-        self._directory = directory
+    key: str
+    size: int
+    changed: float
+
+
+class NodeFiles:
+    """The directory of a run on this node, and its copy below `location` in S3.
+
+    `rank` is the number of this node if the nodes of the run share the directory, and None if each has its own.
+    """
+
+    def __init__(self, directory: Path, location: str, rank: "int | None" = None) -> None:
+        self._directory, self._rank = directory, rank
         self._bucket, _, self._prefix = location[len("s3://") :].rstrip("/").partition("/")
         self._known: dict[str, tuple[int, int]] = {}
         self._ended = threading.Event()
@@ -64,15 +85,19 @@ class NodeFiles:
     def restore(self) -> None:
         """Copy what earlier attempts left in S3 to the directory, and begin to upload. Raises CannotReach."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        for key in self._s3.keys(self._bucket, f"{self._prefix}/"):
-            name = key[len(self._prefix) + 1 :]
+        for each in self._s3.objects(self._bucket, f"{self._prefix}/"):
+            name = each.key[len(self._prefix) + 1 :]
             # Each attempt has logs of its own. Programs that list a bucket can leave objects that stand for folders.
             if name.startswith("logs/") or name.endswith("/") or ".." in Path(name).parts:
                 continue
             path = self._directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._s3.download(self._bucket, key, path)
+            self._s3.download(self._bucket, each.key, path)
             self._known[name] = _state(path)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """Begin to upload the files of a shared directory."""
         self._thread.start()
 
     def close(self) -> None:
@@ -87,8 +112,26 @@ class NodeFiles:
 
         A program that writes a marker when its checkpoint is complete finds both in that order in S3.
         """
+        self._upload(_files_below(self._directory) if self._rank is None else self._own_files(self._rank))
+
+    def _own_files(self, rank: int) -> "Iterator[Path]":
+        """Yield the files of a shared directory that this node uploads.
+
+        Only the first node lists the whole directory. Many nodes that list it would be a load for the file system.
+        """
+        if rank == 0:
+            yield from _files_below(self._directory, skipped=self._directory / "logs")
+        else:
+            yield from (self._directory / "attempts").glob(f"*/node-{rank}.json")
+            yield from (self._directory / "attempts").glob("*/failure")
+        # A program can log elsewhere.
+        own_logs = Path(os.environ.get("PET_LOG_DIR", ""))
+        if own_logs.is_relative_to(self._directory):
+            yield from _files_below(own_logs)
+
+    def _upload(self, files: "Iterator[Path]") -> None:
         changed = []
-        for path in self._directory.rglob("*"):
+        for path in files:
             name = path.relative_to(self._directory).as_posix()
             with contextlib.suppress(FileNotFoundError):
                 if path.is_file() and not path.is_symlink() and self._known.get(name) != (state := _state(path)):
@@ -100,7 +143,27 @@ class NodeFiles:
                 self._s3.upload(self._bucket, key, self._directory / name, only_first=_is_first_word(name))
                 self._known[name] = state
 
+    def _upload_what_is_there(self) -> None:
+        """Upload the files of earlier attempts in a shared directory that S3 does not have. Raises CannotReach.
+
+        A node that was lost could not upload the last lines of its logs.
+        """
+        started = time.time()
+        for each in self._s3.objects(self._bucket, f"{self._prefix}/"):
+            name = each.key[len(self._prefix) + 1 :]
+            with contextlib.suppress(OSError):
+                state = _state(self._directory / name)
+                if state[0] == each.size and state[1] <= each.changed * 1e9:
+                    self._known[name] = state
+        found = list(_files_below(self._directory))
+        self._upload(path for path in found if _changed_before(path, started))
+
     def _upload_now_and_then(self) -> None:
+        if self._rank == 0:
+            try:
+                self._upload_what_is_there()
+            except CannotReach as problem:
+                _say(f"the files of the run cannot be uploaded now: {problem}")
         while not self._ended.wait(SECONDS_BETWEEN_UPLOADS):
             try:
                 self.upload()
@@ -114,26 +177,50 @@ def main(arguments: "list[str]") -> int:
     parser = argparse.ArgumentParser(description="Keep the files of a run in S3 while a command runs.")
     parser.add_argument("--directory", type=Path, required=True, help="directory of the run on this node")
     parser.add_argument("--location", required=True, help="s3://bucket/prefix of the run")
+    parser.add_argument("--shared", action="store_true", help="all nodes of the run have this directory")
     parser.add_argument("command", nargs="+", help="command to run, after --")
     asked = parser.parse_args(arguments)
     signals = PassedSignals()
+    files = None
     try:
-        files = NodeFiles(asked.directory, asked.location)
-        files.restore()
+        files = NodeFiles(asked.directory, asked.location, node_rank() if asked.shared else None)
+        if asked.shared:
+            files.begin()
+        else:
+            files.restore()
     except CannotReach as problem:
-        _say(f"the files of the run cannot be read: {problem}")
-        return problem.status
+        if not asked.shared:
+            _say(f"the files of the run cannot be read: {problem}")
+            return problem.status
+        files = None
+        _say(f"the files of the run are not copied to {asked.location}: {problem}")
     try:
         status = signals.run(asked.command)
     except OSError as problem:
         _say(f"{asked.command[0]} cannot start: {problem}")
         status = FAILED_FOR_GOOD
     try:
-        files.close()
+        if files is not None:
+            files.close()
     except CannotReach as problem:
         _say(f"the files of the run are not complete in {asked.location}: {problem}")
-        return status or FAILED
+        return status if asked.shared else status or FAILED
     return status
+
+
+def _files_below(directory: Path, skipped: "Path | None" = None) -> "Iterator[Path]":
+    """Yield the files below a directory, without those below `skipped`."""
+    for parent, directories, names in os.walk(directory):
+        directories[:] = [name for name in directories if Path(parent, name) != skipped]
+        yield from (Path(parent, name) for name in names)
+
+
+def _changed_before(path: Path, moment: float) -> bool:
+    """Return whether a file was last changed before a moment in seconds since 1970."""
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:
+        return False
 
 
 def _is_first_word(name: str) -> bool:
@@ -159,7 +246,7 @@ def _client() -> "_Boto3 | _Cli":
     except ImportError:
         program = shutil.which("aws")
     if program is None:
-        why = "this image has neither boto3 nor the AWS CLI, and the platform has no file system; add one to the image"
+        why = "this image has neither boto3 nor the AWS CLI, which copy the files of the run; add one to the image"
         raise CannotReach(why, _FOR_GOOD[0])
     return _Cli(program)
 
@@ -174,10 +261,11 @@ class _Boto3:
         retries = Config(retries={"mode": "adaptive", "total_max_attempts": int(RETRIES["AWS_MAX_ATTEMPTS"])})
         self._s3: Any = boto3.client("s3", region_name=os.environ.get("AWS_REGION"), config=retries)
 
-    def keys(self, bucket: str, prefix: str) -> "list[str]":
+    def objects(self, bucket: str, prefix: str) -> "list[StoredObject]":
         with _explained(f"s3://{bucket}/{prefix}"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            return [each["Key"] for page in pages for each in page.get("Contents", ())]
+            found = [each for page in pages for each in page.get("Contents", ())]
+            return [StoredObject(each["Key"], each["Size"], each["LastModified"].timestamp()) for each in found]
 
     def download(self, bucket: str, key: str, path: Path) -> None:
         with _explained(f"s3://{bucket}/{key}"):
@@ -215,10 +303,17 @@ class _Cli:
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def keys(self, bucket: str, prefix: str) -> "list[str]":
-        query = ("--query", "Contents[].[Key]", "--output", "text")
+    def objects(self, bucket: str, prefix: str) -> "list[StoredObject]":
+        query = ("--query", "Contents[].[Size, LastModified, Key]", "--output", "text")
         found = self._aws("s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *query)
-        return [line for line in found.splitlines() if line and line != "None"]
+        objects = []
+        for line in found.splitlines():
+            if line and line != "None":
+                size, changed, key = line.split("\t", 2)
+                # Version 1 of the AWS CLI writes Z for the time zone, which fromisoformat of Python 3.9 does not read.
+                moment = datetime.fromisoformat(changed.replace("Z", "+00:00"))
+                objects.append(StoredObject(key, int(size), moment.timestamp()))
+        return objects
 
     def download(self, bucket: str, key: str, path: Path) -> None:
         self._aws("s3", "cp", f"s3://{bucket}/{key}", str(path), "--only-show-errors")

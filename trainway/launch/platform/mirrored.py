@@ -1,8 +1,11 @@
-"""The location in a bucket that mirrors a path of the platform's file system."""
+"""The location in a bucket that has the files of a path of the platform's file system."""
 
 from __future__ import annotations
 
 from trainway.spec.handoff import HandOff
+
+_RUNS = "/runs"
+"""The directory of all runs on the file system: `path` of trainway/launch/program/request.py."""
 
 
 def mirrored_at(hand_off: HandOff, path: str) -> str | None:
@@ -17,3 +20,11 @@ def mirrored_at(hand_off: HandOff, path: str) -> str | None:
         if f"{path}/".startswith(f"{each.path}/"):
             return each.s3.rstrip("/") + path.removeprefix(each.path)
     return None
+
+
+def nodes_copy_runs(hand_off: HandOff) -> bool:
+    """Return whether the nodes of a run on Kubernetes copy its directory to the bucket, which nothing else does.
+
+    With the directories of teams, for example, the file system has no links to the bucket.
+    """
+    return hand_off.file_system is None or mirrored_at(hand_off, _RUNS) != f"s3://{hand_off.bucket}{_RUNS}"

@@ -25,6 +25,7 @@ METRICS = _NODE / "program_metrics.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
 RUN_FILES = _NODE / "run_files.py"
+NODE_RANK = _NODE / "node_rank.py"
 LATE_FAILURE = _NODE / "late_failure.py"
 PASSED_SIGNALS = _NODE / "passed_signals.py"
 # Sent only with programs that need them.

@@ -1,4 +1,4 @@
-"""Copying what a run wrote to this machine. The bucket has the run's directory of the file system, on every target."""
+"""Copying what a run wrote to this machine. The bucket has the files of the run's directory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any
 
 from trainway.launch.platform.hand_off import CREDENTIALS
 from trainway.launch.platform.location import scheme_of
-from trainway.launch.platform.mirrored import mirrored_at
+from trainway.launch.platform.mirrored import mirrored_at, nodes_copy_runs
 from trainway.launch.platform.team_data import run_path
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
-# The directory of all runs, on the file system and in the bucket: `directory` of trainway/launch/program/request.py.
-_RUNS = "runs"
 _MAKE_ROOM = "make room, or name another directory with --to; the command continues where it ended"
 
 
@@ -64,7 +62,6 @@ def copy_outputs(
 
     what = f"the outputs of {run} cannot be copied"
     own = _Source(hand_off.bucket, f"{run_path(hand_off, team, run)}/")
-    _check_mirrored(hand_off, what)
     elsewhere = None if outputs is None else _source_of_outputs(hand_off, outputs, run, what)
     s3 = boto3.client("s3", region_name=hand_off.region)
     done, source = Copied(0, 0, 0), own
@@ -73,10 +70,7 @@ def copy_outputs(
             found = list(_objects(s3, source))
             if not found and source is own:
                 why = f"there is nothing below s3://{own.bucket}/{own.prefix}"
-                fix = (
-                    "wait until the run has started, and FSx has exported its files; `trainway status` shows the state"
-                )
-                raise usage_error(what, why=why, fix=fix)
+                raise usage_error(what, why=why, fix=_wait_or_copy_from_node(hand_off, run_path(hand_off, team, run)))
             for entry in found:
                 name = f"{source.folder}{entry['Key'].removeprefix(source.prefix)}"
                 if not _is_wanted(name, only):
@@ -97,12 +91,15 @@ def copy_outputs(
     return done
 
 
-def _check_mirrored(hand_off: HandOff, what: str) -> None:
-    path, bucket = f"/{_RUNS}", f"s3://{hand_off.bucket}/{_RUNS}"
-    if mirrored_at(hand_off, path) != bucket:
-        directory = f"{hand_off.mount_path}{path}"
-        why = f"{directory} does not mirror the data bucket: `storage.lustre.mirror` is false"
-        raise usage_error(what, why=why, fix=f"copy from {directory} on a node: `trainway shell` opens one")
+def _wait_or_copy_from_node(hand_off: HandOff, path: str) -> str:
+    """Return the remedy for a bucket without the files of a run."""
+    copying = "its nodes have copied" if nodes_copy_runs(hand_off) else "FSx has exported"
+    started = f"wait until the run has started, and {copying} its files; `trainway status` shows the state"
+    if hand_off.file_system is None or not nodes_copy_runs(hand_off):
+        return started
+    directory = f"{hand_off.mount_path}/{path}"
+    elsewhere = f"of a run under Slurm, or with `--data fsx` on SageMaker, the files are only in {directory}"
+    return f"{started}; {elsewhere}, and `trainway shell` opens a node"
 
 
 def copy_local(run: Path, destination: Path, only: Sequence[str] = ()) -> Copied:
