@@ -17,11 +17,14 @@ import pytest
 
 from emulator import running
 from tests.command_line import Completed, run_trainway
-from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.registry import launches
 from tests.launch.slurm.sessions import without_slurm
 from tests.launch.test_commands import SLURM, deploy
 from tests.security.hostile_records import CANARY, TEAM, attempt
+from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.registry.connections import registry_of
+from trainway.launch.registry.find import launch_of
 from trainway.launch.registry.record import SCHEMA_VERSION, key_of, parse
 from trainway.launch.registry.state import parse_state, state_key_of
 from trainway.spec.deployed_file import deployed_file, deployed_file_name, written
@@ -323,11 +326,59 @@ def test_a_record_chooses_no_user_of_the_cluster(write: Write, environment: dict
 
     at("connect", SLURM.name, "--region", SLURM.region)
     for command in ("stop", "shell", "resume"):
-        assert "your login name on atlas is not known, and the run is of the user grace" in at(command, "planted")
+        assert "your login name on slurm is not known, and the run is of the user grace" in at(command, "planted")
     at("connect", SLURM.name, "--region", SLURM.region, "--user", "ada")
     for command in ("stop", "shell", "resume"):
         assert "your login name" not in at(command, "planted")
     assert "grace" not in (said.read_text() if said.exists() else "")
+
+
+OTHER = {"cluster": "other", "arn": "arn:aws:sagemaker:eu-west-1:123456789012:cluster/other", "region": "eu-west-1"}
+
+
+def test_a_record_chooses_no_cluster(
+    write: Write, trainway: Callable[..., Completed], environment: dict[str, str], tmp_path: Path
+) -> None:
+    def planted(**handle: str) -> None:
+        record = sound("planted")
+        record["launch"]["handle"] |= {"user": "ubuntu", **handle}
+        write(key_of(TEAM, "planted"), json.dumps(record))
+
+    programs = without_slurm(tmp_path, user="ada")
+    planted(**OTHER)
+    laptop = {**environment, "PATH": str(programs), "XDG_CONFIG_HOME": str(tmp_path / "configuration")}
+    for words in (("connect", SLURM.name, "--region", SLURM.region), ("stop", "planted")):
+        done = run_trainway(*words, directory=tmp_path, environment=laptop)
+    # The emulated account has no cluster at all.
+    assert done.stderr.startswith(f"the nodes of {SLURM.name} in {SLURM.region} cannot be listed"), done.stderr
+    # A run that this machine knows has another handle after a resume.
+    launch = tmp_path / "at/work/runs/planted/launch.json"
+    trainway("status", "planted")
+    before = json.loads(launch.read_text())["handle"]
+    planted(**OTHER, job="18")
+    trainway("status", "planted")
+    assert json.loads(launch.read_text())["handle"] == before | {"job": "18"}
+    assert not before.items() & OTHER.items()
+
+
+def test_a_record_chooses_no_context_and_no_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_off = hand_off_of(platform_named("kueue"))
+    contexts = {"production": "arn:aws:eks:us-west-2:111122223333:cluster/production", "mine": eks_arn(hand_off)}
+    config = {
+        "current-context": "production",
+        "contexts": [{"name": name, "context": {"cluster": arn}} for name, arn in contexts.items()],
+    }
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(config)}\nEND\n")
+    (tmp_path / "kubectl").chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    record = sound("planted", launches.KUBERNETES)
+    record["launch"]["handle"] |= {"context": "production", "namespace": "kube-system"}
+    read = parse(json.dumps(record), key_of(TEAM, "planted"))
+    handle = launch_of(read, registry_of(hand_off))["handle"]
+    assert handle == record["launch"]["handle"] | {"context": "mine", "namespace": TEAM}
+    # Without a context for the cluster, kubectl is asked for one that it does not have.
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nexit 1\n")
+    assert launch_of(read, registry_of(hand_off))["handle"]["context"] == eks_arn(hand_off)
 
 
 REQUIREMENT = "hidden==1.0 --hash=sha256:" + "0" * 64

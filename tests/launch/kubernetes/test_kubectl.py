@@ -151,6 +151,10 @@ def test_another_cluster_gets_nothing(api: Api, request_: Request, tmp_path: Pat
             "whether this shell has credentials",
         ),
         ("Unable to connect to the server: dial tcp 10.0.1.5:443: i/o timeout", "inside the VPC only"),
+        (
+            "Error in configuration: context was not found for specified context: arn:aws:eks:us-west-2:1:cluster/a",
+            "aws eks update-kubeconfig",
+        ),
         ("", "kubectl get events"),
     ],
 )

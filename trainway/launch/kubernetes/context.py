@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from trainway.launch.kubernetes.kubectl import kubectl
-from trainway.spec.errors import usage_error
+from trainway.launch.kubernetes.who_shares import namespace_of
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 
 
@@ -16,6 +18,22 @@ def eks_arn(hand_off: HandOff) -> str:
     """
     _, partition, _, region, account, _ = hand_off.cluster.arn.split(":", 5)
     return f"arn:{partition}:eks:{region}:{account}:cluster/{hand_off.cluster.name}"
+
+
+def on_platform(hand_off: HandOff, team: str | None) -> Mapping[str, str]:
+    """Return the context of this machine for the platform's cluster, and the namespace of a team.
+
+    Contexts have other names on other machines, and so the record of a run has one that can be of another cluster
+    here. Without a context for the cluster, kubectl gets the name that the AWS CLI would give it, and says so.
+    """
+    try:
+        context = find_context(hand_off)
+    except UsageError:
+        context = eks_arn(hand_off)
+    if not hand_off.cluster.namespaces or (team is None and len(hand_off.teams) > 1):
+        # A run from before the platform had teams stays in the namespace that it was launched in.
+        return {"context": context}
+    return {"context": context, "namespace": namespace_of(hand_off, team)}
 
 
 def find_context(hand_off: HandOff) -> str:

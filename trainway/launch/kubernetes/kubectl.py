@@ -17,6 +17,7 @@ _ONLY_INSIDE = (
 _REMEDIES = (
     ("no matches for kind", "the cluster has no operator for it: use --kind TrainJob, or install one"),
     ("the server doesn't have a resource type", "the cluster has no operator for it: use --kind TrainJob"),
+    ("context was not found", "add the platform's cluster: `aws eks update-kubeconfig --name CLUSTER --region REGION`"),
     ("forbidden", "ask whoever runs the platform to make you a member of the job's team: docs/teams.md"),
     ("Unauthorized", "`aws sts get-caller-identity` shows who you are, and docs/people.md who has access"),
     ("You must be logged in", "`aws sts get-caller-identity` shows who you are, and docs/people.md who has access"),

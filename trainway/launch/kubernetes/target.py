@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainway.launch.kubernetes.cluster_state import cluster_state
+from trainway.launch.kubernetes.context import on_platform
 from trainway.launch.kubernetes.evidence import evidence
 from trainway.launch.kubernetes.known_nodes import known_nodes
 from trainway.launch.kubernetes.options import KINDS, KubernetesOptions
@@ -40,6 +41,8 @@ TARGET = Target(
         "name": r"(?P<run>[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)",
         "logs": r"(s3:/)?(/(?!\.{1,2}(/|$))[A-Za-z0-9_.@+=-]+)+",
     },
+    on_platform=on_platform,
+    decided=("context", "namespace"),
     prepare=prepare_on_platform,
     render=_render,
     submit=_submit,

@@ -41,6 +41,11 @@ def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody:
     if not hand_off.cluster.namespaces:
         why = f"it is orchestrated by {hand_off.orchestrator}, which has no Kubernetes"
         raise usage_error(what, why=why, fix="launch with --target slurm")
+    return namespace_of(hand_off, team)
+
+
+def namespace_of(hand_off: HandOff, team: str | None) -> str:
+    """Return the namespace of a team, or the first one for no team and an unknown team."""
     # Teams and namespaces are in one order, the platform file's (trainway/manifests/namespace.py).
     of_team = dict(zip(hand_off.teams, hand_off.cluster.namespaces, strict=False))
     return of_team[team] if team in of_team else hand_off.cluster.namespaces[0]

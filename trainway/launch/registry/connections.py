@@ -51,7 +51,7 @@ def connections() -> Iterator[ConnectedPlatform]:
 
 def registry_of(hand_off: HandOff) -> Registry:
     """Return the registry of a deployed platform."""
-    return Registry(hand_off.platform, hand_off.region, hand_off.bucket, hand_off.teams)
+    return Registry(hand_off.platform, hand_off.region, hand_off.bucket, hand_off.teams, hand_off)
 
 
 def _file() -> Path:

@@ -13,6 +13,8 @@ from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
 from trainway.launch.runs.names import is_run_name
 from trainway.launch.runs.run_directory import RUNS, make_run_directory, read_launch, run_named, write_launch
+from trainway.launch.target.known import target_named
+from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import UsageError, usage_error
 
 PLATFORM_FILE = Path("platform.yaml")
@@ -67,11 +69,34 @@ def kept_here(record: RunRecord, registry: Registry) -> Path:
     return run
 
 
-def launch_of(record: RunRecord, registry: Registry) -> dict[str, Any]:
-    """Return the content of launch.json of a recorded run, which says where the record is."""
+def launch_of(record: RunRecord, registry: Registry, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the content of launch.json of a recorded run, which says where the record is.
+
+    Whoever writes a record can name any cluster in it. The handle has the cluster of the platform instead, or that of
+    `known`, the launch.json that this machine has of the run.
+
+    Raises UsageError if the hand-off of the platform is needed and cannot be read.
+    """
     where = {"platform": registry.platform, "region": registry.region, "bucket": registry.bucket}
     told = {"team": record.team, "owner": record.owner, "attempts": record.attempts}
-    return {**(record.launch or {}), "registry": {**where, **told}}
+    launch = {**(record.launch or {}), "registry": {**where, **told}}
+    if record.launch:
+        launch["handle"] = {**launch["handle"], **_decided(launch["target"], record.team, registry, known)}
+    return launch
+
+
+def _decided(name: str, team: str | None, registry: Registry, known: Mapping[str, Any] | None) -> Handle:
+    """Return the values of the handle of a run that its platform decides."""
+    try:
+        target = target_named(name)
+    except UsageError:
+        return {}  # no command asks an unknown target
+    if known and known.get("target") == name:
+        return {key: known["handle"][key] for key in target.decided}
+    if (name, team) not in registry.on_platform:
+        hand_off = registry.hand_off or read_hand_off(ConnectedPlatform(registry.platform, registry.region))
+        registry.on_platform[name, team] = target.on_platform(hand_off, team)
+    return registry.on_platform[name, team]
 
 
 def written_state(launch: dict[str, Any], run: str) -> dict[str, Any] | None:
@@ -135,7 +160,8 @@ def _refresh(run: Path) -> None:
         return
     try:
         record = registry.read(run.name)
+        newer = launch_of(record, registry, launch) if record and record.launch else launch
     except UsageError:
         return  # what is here still tells how to ask the run's target
-    if record and record.launch and (newer := launch_of(record, registry)) != launch:
+    if newer != launch:
         write_launch(run, newer)

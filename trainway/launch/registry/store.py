@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainway.launch.registry.record import RECORD, RunRecord, UnreadableRecord, key_of, parse, prefix_of
 from trainway.launch.registry.state import RunState, parse_state, state_key_of
 from trainway.launch.runs.names import is_run_name
+from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import UsageError, usage_error
+from trainway.spec.handoff import HandOff
 
 _ABSENT = {"NoSuchKey", "404"}
 _DENIED = {"AccessDenied", "403"}
@@ -36,6 +38,10 @@ class Registry:
     region: str
     bucket: str
     teams: tuple[str, ...]
+    hand_off: HandOff | None = field(default=None, compare=False, repr=False)
+    """The hand-off of the platform, if it was read."""
+    on_platform: dict[tuple[str, str | None], Handle] = field(default_factory=dict, compare=False, repr=False)
+    """What the platform decides of handles, by target and team, if it was asked for."""
 
     def reserve(self, record: RunRecord) -> None:
         """Write the record of a new run.

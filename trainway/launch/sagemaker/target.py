@@ -10,13 +10,19 @@ from trainway.launch.sagemaker.render import as_json, render_request
 from trainway.launch.sagemaker.submit import find, submit
 from trainway.launch.sagemaker.watch import shell, state, stop
 from trainway.launch.starting.prepare import prepare_on_platform
-from trainway.launch.target.protocol import Target
+from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
 def _render(request: Request, catalogue: Catalogue, options: SageMakerOptions) -> str:
     return as_json(render_request(request, catalogue, options))
+
+
+def _on_platform(hand_off: HandOff, team: str | None) -> Handle:
+    del team
+    return {"region": hand_off.region}
 
 
 TARGET = Target(
@@ -30,6 +36,8 @@ TARGET = Target(
         "name": r"(?P<run>[a-z0-9](-*[a-z0-9])*)(-start-[0-9]{1,9})?",
         "region": r"[a-z]{2,}(-[a-z0-9]+)+",
     },
+    on_platform=_on_platform,
+    decided=("region",),
     prepare=prepare_on_platform,
     render=_render,
     submit=submit,

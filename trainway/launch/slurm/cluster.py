@@ -35,12 +35,12 @@ def cluster_of(hand_off: HandOff, user: str | None = None) -> Mapping[str, str]:
     if user is None and hand_off.teams and not slurm_is_here():
         why = "there is no sbatch here, and on the cluster only the users of a team run jobs"
         raise usage_error(what, why=why, fix="name your login name there with --user, or launch on the login node")
-    return {
-        "cluster": cluster.name,
-        "arn": cluster.arn,
-        "region": hand_off.region,
-        "user": IMAGE_USER if user is None else check_login_name(user),
-    }
+    return {**named_cluster(hand_off), "user": IMAGE_USER if user is None else check_login_name(user)}
+
+
+def named_cluster(hand_off: HandOff) -> Mapping[str, str]:
+    """Return the name, the ARN, and the Region of the cluster."""
+    return {"cluster": hand_off.cluster.name, "arn": hand_off.cluster.arn, "region": hand_off.region}
 
 
 def on_cluster(line: str, cluster: Mapping[str, str], *, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainway.launch.slurm.cluster import named_cluster
 from trainway.launch.slurm.cluster_state import cluster_state
 from trainway.launch.slurm.evidence import evidence
 from trainway.launch.slurm.forward import forward
@@ -11,8 +12,15 @@ from trainway.launch.slurm.script import render_script
 from trainway.launch.slurm.submit import find, submit
 from trainway.launch.slurm.watch import shell, state, stop
 from trainway.launch.starting.prepare import prepare_on_platform
-from trainway.launch.target.protocol import Target
+from trainway.launch.target.protocol import Handle, Target
+from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
+
+
+def _on_platform(hand_off: HandOff, team: str | None) -> Handle:
+    del team
+    return named_cluster(hand_off)
+
 
 TARGET = Target(
     name="slurm",
@@ -28,6 +36,8 @@ TARGET = Target(
         "job": r"[0-9]{1,10}",
         "directory": r"(/(?!\.{1,2}/)[A-Za-z0-9_.@+=-]+)*/(?P<run>[a-z0-9-]+)",
     },
+    on_platform=_on_platform,
+    decided=("cluster", "arn", "region"),
     prepare=prepare_on_platform,
     render=render_script,
     submit=submit,

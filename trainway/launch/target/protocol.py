@@ -90,6 +90,11 @@ def _nothing_known(request: Any, handle: Handle) -> KnownNodes:
     return KnownNodes()
 
 
+def _nothing_decided(hand_off: HandOff, team: str | None) -> Handle:
+    del hand_off, team
+    return {}
+
+
 def _anybody(handle: Handle) -> None:
     del handle
 
@@ -110,6 +115,11 @@ class Target(Generic[Request, Options]):
     """Regular expressions for the values of a handle, by key. A group `run` matches the name of the run. Other people
     and jobs can write the record of a run. The launcher refuses a record whose handle has other keys or values.
     Required if `orchestrators` is not empty."""
+    on_platform: Callable[[HandOff, str | None], Handle] = _nothing_decided
+    """Return the values of a handle that the platform decides for the runs of a team, or of no team, by key. The
+    launcher uses them in the place of those in a record."""
+    decided: tuple[str, ...] = ()
+    """The keys of a handle for which `on_platform` can have a value."""
     prepare: Callable[[Any], Sequence[Request]]
     """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
