@@ -246,8 +246,10 @@ def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulato
     """Launch the bundled job, with fewer steps and less text, as a user of a team from the hand-off of the deploy."""
     job = yaml.safe_load((ROOT / "examples/jobs/tiny.yaml").read_text())
     # No S3 is here, and the file system is.
-    checkpoint = {"every": 3, "keep": 1, "location": "fsx:/checkpoints/first"}
-    job |= {"steps": 6, "checkpoint": checkpoint, "schedule": {"warmup_steps": 2}}
+    team = load_platform(EXAMPLE).teams[0]
+    checkpoint = {"every": 3, "keep": 1, "location": f"fsx:/checkpoints/{team.name}/first"}
+    job["data"]["train"] = f"fsx:/corpus/{team.name}/python-stdlib"
+    job |= {"team": team.name, "steps": 6, "checkpoint": checkpoint, "schedule": {"warmup_steps": 2}}
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(job))
     corpus = cluster.shared / job["data"]["train"].removeprefix("fsx:/")
@@ -258,10 +260,10 @@ def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulato
     script = trainway("launch", str(file), *options, emulator=deployed[0])
     push_image(script, cluster.s3)
     (cluster.shared / "script").write_text(script)
-    user = load_platform(EXAMPLE).teams[0].users[0]
-    submit = "mkdir -p /fsx/runs/first/logs && sbatch --parsable --wait /fsx/script"
+    user = team.users[0]
+    run = cluster.shared / "runs" / team.name / "first"
+    submit = f"mkdir -p /fsx/{run.relative_to(cluster.shared)}/logs && sbatch --parsable --wait /fsx/script"
     said = cluster["login"].run("runuser", f"--user={user}", "--", "bash", "-c", submit, timeout=300, check=False)
-    run = cluster.shared / "runs" / "first"
     assert (run / "logs" / "slurm.log").exists(), said.stdout + said.stderr
     log = (run / "logs" / "slurm.log").read_text()
     losses = [float(loss) for loss in re.findall(r"step=\d+/6 .*?loss=([0-9.]+)", log)]
