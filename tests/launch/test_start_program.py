@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,22 @@ signal.signal(signal.SIGUSR1, save)
 
 
 class Started:
-    """A program that the starter runs on one node. `directory` is that of the run and of the code."""
+    """A program that the starter runs on one node. `directory` is that of the run and of the code.
 
-    def __init__(self, directory: Path, *arguments: str, starter: Path = STARTER, **environment: str) -> None:
-        self.directory = directory
+    `within` is a command that starts the starter, such as unshare.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        starter: Path = STARTER,
+        within: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
+        self.directory, self.is_within = directory, bool(within)
         told = {"TRAINWAY_RUN": str(directory), "TRAINWAY_OUTPUT": str(directory / "outputs")}
-        command = [sys.executable, str(starter), *arguments]
+        command = [*within, sys.executable, str(starter), *arguments]
         self.process = subprocess.Popen(
             command,
             env={"PATH": os.environ["PATH"], "TRAINWAY_STOPPED_STATUS": str(STOPPED), **told, **environment},
@@ -64,10 +74,17 @@ class Started:
         _, errors = self.process.communicate(timeout=300)
         return self.process.returncode, errors
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the starter."""
+        pid = self.process.pid
+        if self.is_within:
+            (pid,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        os.kill(pid, signal.SIGTERM)
+
     def stops(self) -> int:
         """Stop the run by a signal, and return its exit status."""
         self.begins()
-        self.process.terminate()
+        self.terminate()
         return self.ends()[0]
 
     def record(self, attempt: int = 1) -> dict[str, Any]:
@@ -184,7 +201,7 @@ def test_ranks_in_sessions_of_their_own_do_not_outlive_the_program(tmp_path: Pat
     ranks = (
         f"import subprocess\nsubprocess.Popen(['setsid', 'python3', '-c', {IGNORES!r}])\nimport time; time.sleep(3600)"
     )
-    assert Started(tmp_path, "--grace=30", *python(ranks)).stops() == STOPPED
+    assert Started(tmp_path, "--grace=2", *python(ranks)).stops() == STOPPED
     daemons = Started(tmp_path, *python("import subprocess; subprocess.Popen(['setsid', 'sleep', '3600'])"))
     assert daemons.ends()[0] == 0
 

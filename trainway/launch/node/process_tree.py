@@ -1,4 +1,4 @@
-"""Start a process with the default actions for signals, and signal, reap, and kill it with its descendants."""
+"""Start a process with the default actions for signals, and list, reap, and kill it with its descendants."""
 
 import contextlib
 import ctypes
@@ -23,14 +23,6 @@ def begin() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def signal_program(pid: int, number: "signal.Signals", *, with_children: bool) -> None:
-    """Signal the program. A script's programs are signaled with it, except `tee`, whose end would break a pipe."""
-    children = [each for each, parent in _parents().items() if parent == pid and _name(each) != "tee"]
-    for each in (pid, *(children if with_children else ())):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, number)
-
-
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, so that none can outlive this process unseen."""
     try:
@@ -50,6 +42,25 @@ def reaped(pid: int) -> "int | None":
             return None
         if ended == pid:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+def children_of(pid: int) -> "set[int]":
+    """Return the processes whose parent is the process `pid`."""
+    return {each for each, parent in _parents().items() if parent == pid}
+
+
+def running_children() -> "set[int]":
+    """Return the children of this process that run, also those that it adopted."""
+    found = children_of(os.getpid())
+    return found - _zombies(found)
+
+
+def variables_of(pid: int) -> "list[bytes]":
+    """Return the environment of a process, as it was at its start. Empty for a process of another user."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def still_running() -> "list[str]":
@@ -98,9 +109,8 @@ def _name(pid: int) -> str:
 def _described(pid: int) -> str:
     known = [f"process {pid}"]
     # Another user's process, or one that has just ended, tells less.
+    known[:0] = [f"rank {each[5:].decode(errors='replace')}" for each in variables_of(pid) if each.startswith(b"RANK=")]
     with contextlib.suppress(OSError):
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        known[:0] = [f"rank {each[5:].decode(errors='replace')}" for each in variables if each.startswith(b"RANK=")]
         function = Path(f"/proc/{pid}/wchan").read_text().strip()
         known += [function] if function not in ("", "0") else []
     return f"{_name(pid)} ({', '.join(known)})"

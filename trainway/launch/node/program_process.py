@@ -13,10 +13,11 @@ from trainway.launch.node.process_tree import (
     begin,
     kill_descendants,
     reaped,
-    signal_program,
+    running_children,
     still_running,
 )
 from trainway.launch.node.program_output import ProgramOutput, pass_on
+from trainway.launch.node.program_stop import ProgramStop
 from trainway.launch.node.stop_request import StopRequest
 
 
@@ -53,9 +54,18 @@ def run_program(
         reader.start()
     killed: list[str] = []
     end = None
-    while (status := reaped(process.pid)) is None:
+    told = ProgramStop(process.pid, asked.command, stop.signal, asked.grace, with_children=asked.script)
+    status = None
+    while True:
+        status = reaped(process.pid) if status is None else status
+        # A signal to all processes may have ended the program before this one looks.
         if stop.look():
-            signal_program(process.pid, stop.signal, with_children=asked.script)
+            told.tell()
+        if status is not None:
+            # A launcher that the signal ends leaves ranks behind, which save.
+            if stop.asked_at is None or not running_children():
+                break
+            told.tell_survivors()
         if stop.asked_at is not None and end is None:
             end = time.monotonic() + asked.grace
         if end is not None and time.monotonic() >= end:
@@ -63,8 +73,6 @@ def run_program(
             kill_descendants()
         output.metrics.look()
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    # What was asked in the last moment counts: a signal to all processes may end the program before this one looks.
-    stop.look()
     kill_descendants()
     for reader in readers:
         reader.join(timeout=5)

@@ -15,9 +15,10 @@ from trainway.launch.node.process_tree import (
     begin,
     kill_descendants,
     reaped,
-    signal_program,
+    running_children,
 )
 from trainway.launch.node.program_needs import read_secrets, with_packages
+from trainway.launch.node.program_stop import ProgramStop
 from trainway.launch.node.stop_request import RankSignals
 
 
@@ -42,11 +43,17 @@ def run_rank(asked: argparse.Namespace) -> int:
     except OSError as problem:
         print(f"trainway: {asked.command[0]} cannot start: {problem}", file=sys.stderr, flush=True)
         return NOT_FOUND if isinstance(problem, FileNotFoundError) else NOT_EXECUTABLE
-    while (status := reaped(process.pid)) is None:
+    stop, status = ProgramStop(process.pid, asked.command, signal.Signals[asked.stop_signal], asked.grace), None
+    while True:
+        status = reaped(process.pid) if status is None else status
         if told.ends:
             kill_descendants()
         elif told.look():
-            signal_program(process.pid, signal.Signals[asked.stop_signal], with_children=False)
+            stop.tell()
+        if status is not None:
+            if told.asked_at is None or not running_children():
+                break
+            stop.tell_survivors()
         time.sleep(SECONDS_BETWEEN_LOOKS)
     kill_descendants()
     if told.asked_at is not None:

@@ -7,8 +7,8 @@ else.
 
 The exit status alone cannot tell a program that was stopped from one that is done or has failed: torchrun ends with 1
 after a signal whatever its ranks return, and with 0 if its ranks end with 0. So this process remembers that the program
-was asked to stop. It signals the process that the user started, once, and never a single rank. It then waits for the
-grace, and kills what is left.
+was asked to stop. It signals the process that the user started, and each process that this one leaves behind, once
+(program_stop.py). It then waits for the grace, and kills what is left.
 """
 
 import argparse
