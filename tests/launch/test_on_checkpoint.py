@@ -113,7 +113,7 @@ def test_the_training_job_has_a_marker_and_its_own_interval(tmp_path: Path) -> N
 
 def test_check_names_both_jobs_and_refuses_code_that_the_evaluation_lacks(tmp_path: Path) -> None:
     file = write(tmp_path, {"job": "evaluate.yaml", "marker": MARKER})
-    assert check_job(file) == "sft on 1 node, and for its checkpoints evaluate on 1 node"
+    assert check_job(file)[0] == "sft on 1 node, and for its checkpoints evaluate on 1 node"
     lacking = {**EVALUATION, "run": {**EVALUATION["run"], "code": "elsewhere"}}  # type: ignore[dict-item]
     write(tmp_path, {"job": "evaluate.yaml", "marker": MARKER}, lacking)
     with pytest.raises(UsageError, match=r"evaluate cannot be launched\n    why: there is no directory"):

@@ -47,15 +47,19 @@ def check(
         print(json.dumps({"file": str(file), "problems": [each.as_json() for each in error.problems]}, indent=2))
         raise typer.Exit(2) from None
     if as_json:
-        print(json.dumps({"file": str(file), "problems": [], "not_verified": notes}, indent=2))
+        said = {
+            name: [each.removeprefix(f"{prefix}: ") for each in notes if each.startswith(f"{prefix}: ")]
+            for name, prefix in (("not_verified", "not verified"), ("warnings", "warning"))
+        }
+        print(json.dumps({"file": str(file), "problems": [], **said}, indent=2))
         return
     show(f"{file}: {what}: no problems.")
     for note in notes:
-        show(f"not verified: {note}")
+        show(note)
 
 
 def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
-    """Return what a file describes, and what of it cannot be verified. Raises SpecError with every problem."""
+    """Return what a file describes, with warnings and what cannot be verified. Raises SpecError with every problem."""
     from trainway.spec.derived.image_notes import unverified
     from trainway.spec.derived.published_lists import unlisted
     from trainway.spec.document import read_document
@@ -65,11 +69,13 @@ def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]
     if {"run", "model"} & read_document(file).data.keys():
         from trainway.launch.starting.prepare import check_job
 
-        return check_job(file), []
+        what, warnings = check_job(file)
+        return what, [f"warning: {each}" for each in warnings]
     platform = load_platform(file, today=today, accept=accept)
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
-    return what, [*unverified(platform, load_catalogue()), *unlisted(platform)]
+    unknown = [*unverified(platform, load_catalogue()), *unlisted(platform)]
+    return what, [f"not verified: {each}" for each in unknown]
 
 
 def _published(names: list[str]) -> list[str]:

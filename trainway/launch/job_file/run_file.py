@@ -138,6 +138,11 @@ class RunSection(Section):
         "requirements, relative to the job file. `trainway launch` writes all that they require, by version and "
         "checksum, to NAME.PLATFORM.packages.lock beside the job file. Default: the packages of the image.",
     )
+    allow_environment: tuple[str, ...] = Field(
+        (),
+        description="Names of variables that the program sets although they take away EFA, libraries of the image, or "
+        "GPUs, for example [NCCL_SOCKET_IFNAME].",
+    )
     environment: dict[str, Word] = Field(
         {}, description="Environment variables. A value that is a location, such as fsx:/hf, becomes a path there."
     )

@@ -40,6 +40,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
             **{name: value for name, value in run.environment.items() if not scheme_of(value)},
             **({} if run.array_index is None else {"TRAINWAY_ARRAY_INDEX": str(run.array_index)}),
         },
+        allowed_variables=run.allow_environment,
         secrets=secrets,
         trackers=program_trackers(file.trackers, file.name),
         located=located,

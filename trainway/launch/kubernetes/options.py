@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import check_lost_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.target.lost_node_options import LostNodeOptions
@@ -176,6 +177,9 @@ def _check_starter(request: Request, options: KubernetesOptions) -> None:
     """Refuse a section `run` that the kind or the time of a pod's end does not allow."""
     if options.kind == "HyperPodPyTorchJob":
         _check_agent(request, options)
+    if options.kind != "MPIJob" and (launcher := starts_on_all_nodes(request.program)):
+        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        raise _cannot(request, why, "use --kind MPIJob, or write torchrun in the place of it")
     grace = request.program.stop.grace_seconds or 0
     if grace > KILL_RANKS_AFTER:
         why = f"run.stop.grace is {grace} seconds, and a pod is killed {STOP_SECONDS} seconds after it is told to stop"

@@ -173,6 +173,8 @@ class Program:
     """Options of start_program.py, which starts the command on each node. None starts the command itself."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables beside those of every run."""
+    allowed_variables: tuple[str, ...] = ()
+    """Variables that the job file sets on purpose, although they take something of the platform away."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, and the secrets of AWS Secrets Manager whose values they get on each node."""
     trackers: ProgramTrackers = field(default_factory=ProgramTrackers)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from trainway.launch.program.environment import NCCL_EVIDENCE, job_environment, platform_environment
+from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -108,6 +109,9 @@ def check_starter(request: Request) -> None:
     if grace > LONGEST_GRACE_ON_SAGEMAKER:
         why = f"run.stop.grace is {grace} seconds, and a container is killed 120 seconds after it is told to stop"
         raise usage_error(what, why=why, fix=f"set run.stop.grace to at most {LONGEST_GRACE_ON_SAGEMAKER}")
+    if launcher := starts_on_all_nodes(request.program):
+        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        raise usage_error(what, why=why, fix="write torchrun in the place of it")
     if ecr_repository_of(request.image) is None:
         fix = "copy the image into ECR, and name it there by its digest"
         raise usage_error(what, why=f"the image {request.image} is not in ECR", fix=fix)

@@ -10,6 +10,7 @@ import shlex
 
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.environment import metrics_environment
+from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.life_cycle import check_life_cycle
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
@@ -205,6 +206,10 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         directives.append(f"gpus-per-node={accelerator.count}")
     if request.program.team:
         directives.append(f"account={request.program.team}")
+    if launcher := starts_on_all_nodes(request.program):
+        what = f"{request.program.name} cannot be launched under Slurm like that"
+        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        raise usage_error(what, why=why, fix="write torchrun in the place of it, or submit the script with sbatch")
     if options.borrow:
         _check_borrowing(request)
         directives.append(f"qos={BORROWED}")

@@ -18,6 +18,7 @@ from trainway.launch.platform.hand_off import read_hand_off, read_image
 from trainway.launch.platform.location import scheme_of
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
+from trainway.launch.program.launcher_conflicts import conflicts_of
 from trainway.launch.program.locations import check_locations, needs_hand_off
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
@@ -46,12 +47,14 @@ from trainway.launch.starting.run_trackers import (
     check_tracker_rights,
 )
 from trainway.parts.extras import require_extras
-from trainway.spec.errors import usage_error
+from trainway.spec.document import read_document
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.spec.problems import SpecError
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,8 @@ class Launch:
         return load_platform(self.platform_file)
 
 
-def check_job(file: Path) -> str:
-    """Check a job file and the code that it names, without a platform. Return what the job is, in a few words.
+def check_job(file: Path) -> tuple[str, list[str]]:
+    """Check a job file and the code that it names, without a platform. Return what the job is, and the warnings.
 
     Raises SpecError with every problem of the file, and UsageError if its code is absent.
     """
@@ -127,9 +130,15 @@ def check_job(file: Path) -> str:
     points = [Point(program, {}), *evaluation_points(program)]
     for point in points:
         Launch([point], file).check_code()
+    conflicts, document = (
+        conflicts_of(program, None if program.code is None else Path(program.code)),
+        read_document(file),
+    )
+    if wrong := [document.problem(each.key, each.why, each.fix) for each in conflicts if each.is_certain]:
+        raise SpecError(wrong)
     programs = [point.program for point in points]
     described = [f"{each.name} on {each.nodes} node{'s' if each.nodes > 1 else ''}" for each in programs]
-    return ", and for its checkpoints ".join(described)
+    return ", and for its checkpoints ".join(described), [f"{each.why}; {each.fix}" for each in conflicts]
 
 
 def evaluation_points(program: Program) -> list[Point]:
@@ -205,6 +214,8 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         # Runs of a sweep often need the same. Standard output is only what would be submitted.
         for line in filter(None, dict.fromkeys(lines)):
             print(line, file=sys.stderr)
+    if not launch.resumed:
+        _check_conflicts(requests, launch.code_directory)
     python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
     for request in requests:
         check_tracker_network(request.program, launch.platform)
@@ -233,6 +244,21 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         most_bytes=limit * 2**20,
     )
     return [replace(request, code=location) for request in requests]
+
+
+def _check_conflicts(requests: Sequence[Request], directory: str | None) -> None:
+    """Raise UsageError for words and variables of programs that conflict with the platform, and print warnings."""
+    code = None if directory is None else Path(directory)
+    # The programs of a sweep often have the same conflicts.
+    found = dict.fromkeys(
+        (request.program.name, conflict)
+        for request in requests
+        for conflict in conflicts_of(request.program, code, request.allocation.ranks)
+    )
+    if wrong := [usage_error(f"{name} cannot be launched", why=c.why, fix=c.fix) for name, c in found if c.is_certain]:
+        raise UsageError("\n".join(map(str, wrong)))
+    for _, conflict in found:
+        print(f"warning: {conflict.why}; {conflict.fix}", file=sys.stderr)
 
 
 def prepare(

@@ -1,0 +1,219 @@
+"""What in the words of a program conflicts with what the platform does: which nodes meet, and how many ranks start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainway.launch.platform.location import SCHEMES
+from trainway.launch.program.environment_conflicts import taken_away
+from trainway.launch.program.launcher_words import (
+    LauncherCommand,
+    Script,
+    launchers_of_command,
+    read_script,
+    script_of,
+)
+from trainway.launch.program.program import Program
+
+_LARGEST_SCRIPT = 2**20
+_THIS_NODE = re.compile(r"(localhost|127\.0\.0\.1|0\.0\.0\.0|::1|\[::1\])(:\d*)?")
+_LOCATION = re.compile(rf"(?:^|=)((?:{'|'.join(SCHEMES)}):/(?!/)\S*)")
+_OF_SHELL = re.compile(r"\$(\w+|\{\w+\})")
+_TOLD = "the launcher tells torchrun how many nodes there are, and where they meet"
+_TORCHRUN = "write `torchrun` in its place, whose variables the library reads"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A word of a program, or a variable, that conflicts with the platform. Not `is_certain` is a warning."""
+
+    key: tuple[str, ...]
+    """The key of the job file."""
+    why: str
+    fix: str
+    is_certain: bool = True
+
+
+def conflicts_of(program: Program, directory: Path | None, ranks: int | None = None) -> list[Conflict]:
+    """Return the conflicts of a program of a section `run`.
+
+    `directory` has its code, or is None if the code is not on this machine. `ranks` is the number of accelerators of a
+    node, and None where the platform is not known.
+    """
+    if program.started_by is None:
+        return []
+    found = [
+        Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
+        for name, why in taken_away(program.environment, program.allowed_variables).items()
+    ]
+    if program.is_script:
+        script = read_script(program.command[0], program.environment)
+        return [*found, *_in_script(("run", "script"), script, program, ranks)]
+    key, commands = ("run", "command"), launchers_of_command(program.command)
+    found += _words(program.command)
+    file = script_of(program.command)
+    if file is not None and directory is not None and (text := _text(directory / file)) is not None:
+        script = read_script(text, program.environment)
+        return [*found, *(replace(each, why=f"{file}: {each.why}") for each in _in_script(key, script, program, ranks))]
+    found += _all(key, commands, program.nodes, ranks)
+    if [each.launcher for each in commands] == ["python"]:
+        found += _python_alone(key, program.nodes, ranks)
+    return found
+
+
+def _in_script(key: tuple[str, ...], script: Script, program: Program, ranks: int | None) -> Iterator[Conflict]:
+    # `PATH=/opt/bin:$PATH` takes nothing away.
+    replaced = {name: value for name, value in script.exported.items() if f"${name}" not in value.replace("{", "")}
+    for name, why in taken_away(replaced, program.allowed_variables).items():
+        yield Conflict(key, f"{name} {why}", _allow(name))
+    yield from _all(key, script.commands, program.nodes, ranks)
+
+
+def starts_on_all_nodes(program: Program) -> str | None:
+    """Return the launcher that starts ranks on all nodes by itself, although each node runs the program, or None."""
+    if program.started_by is None or program.nodes == 1:
+        return None
+    words = program.command
+    commands = read_script(words[0], program.environment).commands if program.is_script else launchers_of_command(words)
+    return next(
+        (each.launcher for each in commands if each.launcher in ("mpirun", "srun") and not each.may_not_run), None
+    )
+
+
+def _allow(name: str) -> str:
+    return (
+        f"leave {name} out, because the image and the launcher set what is needed, or add `allow_environment: [{name}]`"
+    )
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8") if file.stat().st_size <= _LARGEST_SCRIPT else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _words(command: tuple[str, ...]) -> Iterator[Conflict]:
+    """Yield the words that no program gets as they are meant: locations, and variables of a shell."""
+    for word in command:
+        if match := _LOCATION.search(word):
+            name = "TRAINWAY_INPUT_DATA"
+            why = f"the program gets {match[1]} as it stands, and no path"
+            fix = f"add `inputs: {{data: {match[1]}}}`, and use ${name} in a `script`, or read {name} in the program"
+            yield Conflict(("run", "command"), why, fix)
+        elif (match := _OF_SHELL.search(word)) and command[0] not in ("bash", "sh"):
+            why = f"no shell reads the command, so that the program gets {match[0]} as it stands"
+            yield Conflict(("run", "command"), why, "write the command as `script`", is_certain=False)
+
+
+def _all(
+    key: tuple[str, ...], commands: Sequence[LauncherCommand], nodes: int, ranks: int | None
+) -> Iterator[Conflict]:
+    for command in commands:
+        for each in _of_launcher(command, nodes, ranks):
+            yield replace(each, key=key, is_certain=each.is_certain and not command.may_not_run)
+
+
+def _of_launcher(command: LauncherCommand, nodes: int, ranks: int | None) -> Iterator[Conflict]:
+    match command.launcher:
+        case "torchrun":
+            yield from _of_torchrun(command, nodes)
+            yield from _processes(command, "nproc-per-node", "--nproc-per-node", ranks)
+        case "accelerate":
+            yield from _of_accelerate(command, nodes)
+            if nodes == 1:
+                yield from _processes(command, "num-processes", "--num_processes", ranks)
+        case "deepspeed":
+            yield from _of_deepspeed(command, nodes)
+            yield from _processes(command, "num-gpus", "--num_gpus", ranks)
+
+
+def _of_torchrun(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
+    if nodes > 1 and "standalone" in command.options:
+        yield _wrong(f"--standalone: {_alone(nodes)}", f"leave --standalone out: {_TOLD}")
+    if wanted := command.known("nnodes"):
+        yield from _number_of_nodes(wanted, nodes)
+    if nodes == 1:
+        return
+    for option in ("rdzv-endpoint", "master-addr"):
+        if (where := command.known(option)) and _THIS_NODE.fullmatch(where):
+            yield _wrong(f"--{option}={where}: each node would wait for itself", f"leave --{option} out: {_TOLD}")
+    rank = command.options.get("node-rank")
+    if command.known("rdzv-backend") == "static" and (rank is None or command.known("node-rank") is not None):
+        why = f"--rdzv-backend=static: each of the {nodes} nodes would be node {rank or 0}"
+        yield _wrong(why, f"leave --rdzv-backend out: {_TOLD}")
+
+
+def _number_of_nodes(wanted: str, nodes: int) -> Iterator[Conflict]:
+    if not (match := re.fullmatch(r"(\d+)(?::(\d+))?", wanted)):
+        return
+    least, most = int(match[1]), int(match[2] or match[1])
+    word = f"--nnodes={wanted}"
+    if most < nodes:
+        why = _alone(nodes) if most == 1 else f"{most} of the {nodes} nodes would train, and the others would wait"
+        yield _wrong(f"{word}: {why}", f"leave --nnodes out: {_TOLD}")
+    elif least > nodes:
+        number = "1 node" if nodes == 1 else f"{nodes} nodes"
+        why = f"{word}: the job has {number}, and torchrun would wait for {least}"
+        yield _wrong(why, f"set `nodes: {least}`, or leave --nnodes out: {_TOLD}")
+
+
+def _of_accelerate(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
+    machines, rank = command.known("num-machines"), command.known("machine-rank")
+    if nodes == 1:
+        if machines and machines.isdigit() and int(machines) > 1:
+            why = f"--num_machines={machines}: the job has 1 node, and the others would never come"
+            yield _wrong(why, f"set `nodes: {machines}`, or leave --num_machines out")
+        return
+    fix = _TORCHRUN.replace("`torchrun`", "`torchrun` for `accelerate launch`")
+    if "config-file" in command.options:
+        why = "the file of --config_file says how many machines there are, and which one this is"
+        yield replace(_wrong(f"accelerate launch: {why}", fix), is_certain=False)
+    elif "num-machines" not in command.options or machines == "1":
+        yield _wrong(f"accelerate launch without --num_machines={nodes}: {_alone(nodes)}", fix)
+    elif machines is not None and machines != str(nodes):
+        yield _wrong(f"--num_machines={machines}: the job has {nodes} nodes", fix)
+    elif "machine-rank" not in command.options or rank is not None:
+        why = f"each of the {nodes} nodes would be machine {rank or 0}"
+        yield _wrong(f"accelerate launch: {why}", fix)
+
+
+def _of_deepspeed(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
+    if nodes > 1 and "no-ssh" not in command.options:
+        why = f"deepspeed: each of the {nodes} nodes would start ranks on all nodes of its host file, or train alone"
+        yield _wrong(why, _TORCHRUN)
+    wanted = command.known("num-nodes")
+    if nodes == 1 and wanted and wanted.isdigit() and int(wanted) > 1:
+        yield _wrong(f"--num_nodes={wanted}: the job has 1 node", f"set `nodes: {wanted}`, or leave --num_nodes out")
+
+
+def _processes(command: LauncherCommand, option: str, word: str, ranks: int | None) -> Iterator[Conflict]:
+    wanted = command.known(option)
+    if ranks is None or wanted is None or not wanted.isdigit() or int(wanted) == ranks:
+        return
+    fix = f"leave {word} out: the launcher starts a rank for each accelerator"
+    if int(wanted) > ranks:
+        yield _wrong(f"{word}={wanted}: the node has {ranks} accelerators", fix)
+    else:
+        why = f"{word}={wanted}: the node has {ranks} accelerators, and {ranks - int(wanted)} would be idle"
+        yield replace(_wrong(why, fix), is_certain=False)
+
+
+def _python_alone(key: tuple[str, ...], nodes: int, ranks: int | None) -> Iterator[Conflict]:
+    if nodes == 1 and (ranks is None or ranks == 1):
+        return
+    one = f"one process starts on each of the {nodes} nodes" if nodes > 1 else "one process starts"
+    idle = f", which has {ranks} accelerators" if ranks and ranks > 1 else ""
+    fix = "write `torchrun` for `python`, unless the program starts its ranks itself"
+    yield Conflict(key, f"python: {one}{idle}", fix, is_certain=False)
+
+
+def _alone(nodes: int) -> str:
+    return f"each of the {nodes} nodes would train alone, with a rank 0 of its own"
+
+
+def _wrong(why: str, fix: str) -> Conflict:
+    return Conflict((), why, fix)
