@@ -52,7 +52,9 @@ else
 fi
 
 copied=0
+# Both lists, before anything is copied: they are not printed if the lock has other versions.
 images=$(python3 "$here/mirror_list.py" images "${names[@]}")
+chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
 # The lists are on a descriptor of their own: a command in the loop could read them off standard input. An empty list is
 # one line, which is empty.
 while IFS=$'\t' read -r -u 3 name source tag && [[ -n "$name" ]]; do
@@ -105,7 +107,6 @@ chart_archive() {
   esac
 }
 
-chart_list=$(python3 "$here/mirror_list.py" charts "${names[@]}")
 while IFS=$'\t' read -r -u 3 chart version kind location pin directory _ && [[ -n "$chart" ]]; do
   if [[ "$kind" == manifest ]]; then
     copy=$(manifest_copy "$MIRROR_BUCKET_URI" "$chart" "$pin")
@@ -130,7 +131,7 @@ while IFS=$'\t' read -r -u 3 chart version kind location pin directory _ && [[ -
   chart_archive "$chart" "$version" "$kind" "$location" "$pin" "$directory"
   if [[ "$kind" != git ]]; then
     digest=$(sha256sum "$work/charts/"*.tgz)
-    must_be_recorded "$MIRROR_BUCKET_URI" "chart-$chart-$version" "sha256:${digest%% *}" "$location $version"
+    must_be_locked_or_recorded "$MIRROR_BUCKET_URI" "$chart" "$version" "$pin" "sha256:${digest%% *}" "$location $version"
   fi
   helm push "$work/charts/"*.tgz "oci://$MIRROR_REGISTRY/$MIRROR_PREFIX/charts"
   copied=$((copied + 1))

@@ -1,9 +1,11 @@
 """Prints delivery/mirror.yaml for the shell: one entry a line, fields separated by tabs, `-` for an empty one.
 
+The digests and checksums are those of delivery/mirror.lock.yaml, which has them for one tag or version of each entry.
+
 `tool NAME`        version, url, sha256
 `charts NAME...`   in the order of the names: chart, version, kind (repository | oci | git | manifest), location, pin
-                   (commit of git, sha256 of a manifest), directory, release, namespace, platform values (required |
-                   optional)
+                   (commit of git, sha256 of a manifest or, where it is known, of the packed archive), directory,
+                   release, namespace, platform values (required | optional)
 `others NAME...`   of each chart that is not named and that helm installs, the last one first: chart, release, namespace
 `other-manifests NAME...`  of each chart that is not named and that is a manifest with a Deployment: chart, Deployment,
                    namespace
@@ -21,18 +23,61 @@ from typing import Any
 import yaml
 
 LIST = Path(__file__).with_name("mirror.yaml")
+LOCK = LIST.with_name("mirror.lock.yaml")
 KINDS = ("repository", "oci", "git", "manifest")
 
 
-def read_list() -> dict[str, Any]:
-    """Returns the content of mirror.yaml. libyaml, where PyYAML has it, parses the list ten times as fast."""
-    document: dict[str, Any] = yaml.load(LIST.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def _read(file: Path) -> dict[str, Any]:
+    """Returns the content of a YAML file. libyaml, where PyYAML has it, parses the list ten times as fast."""
+    document: dict[str, Any] = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return document
 
 
-def image_source(image: dict[str, Any]) -> str:
+def read_list() -> dict[str, Any]:
+    """Returns the content of mirror.yaml."""
+    return _read(LIST)
+
+
+def read_lock() -> dict[str, Any]:
+    """Returns the content of mirror.lock.yaml."""
+    return _read(LOCK)
+
+
+def locked_digests(images: list[dict[str, Any]], lock: dict[str, Any]) -> dict[str, str | None]:
+    """Returns the digest of each image by name, None where it is not known; raises `SystemExit` as `_locked` does."""
+    return _locked("image", {image["name"]: image["tag"] for image in images}, lock["images"], "tag", "digest")
+
+
+def locked_sums(charts: list[dict[str, Any]], lock: dict[str, Any]) -> dict[str, str | None]:
+    """Returns the SHA-256 of the archive of each chart that `from_repository` names, as `locked_digests` does."""
+    versions = {chart["chart"]: chart["version"] for chart in charts if from_repository(chart)}
+    return _locked("chart", versions, lock["charts"], "version", "sha256")
+
+
+def from_repository(chart: dict[str, Any]) -> bool:
+    """Returns whether the chart is a packed archive of others. mirror.yaml itself pins commits and manifests."""
+    return "repository" in chart or "oci" in chart
+
+
+def _locked(
+    what: str, versions: dict[str, str], lock: dict[str, dict[str, Any]], version_key: str, pin_key: str
+) -> dict[str, str | None]:
+    """Returns what the lock pins; raises `SystemExit` (status 2) naming all entries that it has for another version."""
+    locked = {name: lock.get(name, {}).get(version_key) for name in versions}
+    if stale := [name for name in versions if locked[name] != versions[name]]:
+        named = ", ".join(f"{what} {name} {versions[name]} (it has {locked[name] or 'none'})" for name in stale)
+        print(
+            f"{LOCK.name} does not have the versions of {LIST.name}: {named}. Run `python -m delivery.refresh_lock "
+            f"{' '.join(stale)}`, and review what it writes",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
+    return {name: lock[name][pin_key] for name in versions}
+
+
+def image_source(image: dict[str, Any], digest: str | None) -> str:
     """Returns the reference to copy from: by digest where it is known, else by tag."""
-    return f"{image['repository']}@{image['digest']}" if image["digest"] else f"{image['repository']}:{image['tag']}"
+    return f"{image['repository']}@{digest}" if digest else f"{image['repository']}:{image['tag']}"
 
 
 def signer_words(name: str, document: dict[str, Any]) -> list[str]:
@@ -64,11 +109,11 @@ def images_of(charts: list[dict[str, Any]], document: dict[str, Any]) -> list[di
     return [image for image in document["images"] if image["name"] in used]
 
 
-def chart_fields(chart: dict[str, Any]) -> list[str]:
-    """Returns one chart's line; see the module's docstring."""
+def chart_fields(chart: dict[str, Any], sums: dict[str, str | None]) -> list[str]:
+    """Returns one chart's line; see the module's docstring. `sums` are those of `locked_sums`."""
     kind = next(kind for kind in KINDS if kind in chart)
     origin = chart[kind] if isinstance(chart[kind], dict) else {"url": chart[kind]}
-    pin = origin.get("commit") or origin.get("sha256", "-")
+    pin = origin.get("commit") or origin.get("sha256") or sums[chart["chart"]] or "-"
     values = chart.get("platform_values", "optional")
     origin_fields = [origin["url"], pin, origin.get("directory", "-"), chart["release"], chart["namespace"]]
     return [chart["chart"], chart["version"], kind, *origin_fields, values]
@@ -112,14 +157,16 @@ def pointed_manifest(
     return manifest
 
 
-def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
+def lines(arguments: list[str], document: dict[str, Any], lock: dict[str, Any]) -> list[str]:
     """Returns the lines for one call; raises `SystemExit` (status 2) on an unknown one."""
     match arguments:
         case ["tool", name]:
             tool = document["tools"][name]
             return ["\t".join([tool["version"], tool["url"], tool["sha256"]])]
         case ["charts", *names]:
-            return ["\t".join(chart_fields(chart)) for chart in named_charts(names, document)]
+            charts = named_charts(names, document)
+            sums = locked_sums(charts, lock)
+            return ["\t".join(chart_fields(chart, sums)) for chart in charts]
         case [("others" | "other-manifests") as which, *names]:
             charts = [chart for chart in reversed(document["charts"]) if chart["chart"] not in names]
             of_kind = [chart for chart in charts if ("manifest" in chart) == (which == "other-manifests")]
@@ -127,7 +174,9 @@ def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
             return ["\t".join(each) for each in fields if each[1] != "-"]
         case ["images", *names]:
             images = images_of(named_charts(names, document), document)
-            return ["\t".join([image["name"], image_source(image), image["tag"]]) for image in images]
+            digests = locked_digests(images, lock)
+            fields = [[image["name"], image_source(image, digests[image["name"]]), image["tag"]] for image in images]
+            return ["\t".join(each) for each in fields]
         case ["signer", name]:
             return signer_words(name, document)
         case ["set", name, prefix, region]:
@@ -142,5 +191,5 @@ def lines(arguments: list[str], document: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    for line in lines(sys.argv[1:], read_list()):
+    for line in lines(sys.argv[1:], read_list(), read_lock()):
         print(line)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the first copy of a chart or an image was, where no public source states it: its SHA-256 is recorded in the bucket, which
-# outlives the registry. A later copy that is another is refused. Sourced after lib.sh.
+# What the first copy of a chart or an image was, where delivery/mirror.lock.yaml does not have it: its SHA-256 is recorded in the
+# bucket, which outlives the registry. A later copy that is another is refused. Sourced after lib.sh.
 
 # must_be_recorded MIRROR_BUCKET_URI NAME DIGEST SOURCE: records `sha256:…` for a name, or compares it with what is recorded. The
 # stage may not list the objects of the bucket, and S3 answers it for an object that is absent as for one that it may not read. So the
@@ -23,4 +23,15 @@ must_be_recorded() {
   rm -f "$file"
   [[ "$before" == "$3" ]] || refuse "$4 is $3, and was $before when it was first copied: somebody has published another under" \
     "the same version. Compare the two. Delete $record to take the new one"
+}
+
+# must_be_locked_or_recorded MIRROR_BUCKET_URI CHART VERSION PIN DIGEST SOURCE: compares the `sha256:…` of a chart's archive with the
+# PIN of mirror_list.py. Without a pin, which is `-`, it records or compares the digest as must_be_recorded does.
+must_be_locked_or_recorded() {
+  if [[ "$4" == - ]]; then
+    must_be_recorded "$1" "chart-$2-$3" "$5" "$6"
+  else
+    [[ "$5" == "sha256:$4" ]] || refuse "$6 is $5, and delivery/mirror.lock.yaml has sha256:$4: somebody has published another" \
+      "under the same version. Compare the two. Run \`python -m delivery.refresh_lock --accept $2\` to take the new one"
+  fi
 }

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import yaml
 
-from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, MANIFEST, REGISTRY
+from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, LOCK, LOCKED_IMAGES, MANIFEST, REGISTRY
 
 REMEDY = (
     "Run the command that the image stack prints as its output Supply on a machine with the internet, then deploy again"
@@ -26,6 +26,16 @@ def test_a_source_without_a_digest_is_not_copied(aws):
     assert aws.called("docker", "buildx", "imagetools", "create") == []
 
 
+@pytest.mark.usefixtures("helm_archive")
+def test_an_image_is_copied_by_the_digest_of_the_lock_and_nothing_is_recorded(aws):
+    done = aws.run("mirror.sh", CHARTS="nvidia-device-plugin")
+    assert done.returncode == 0, done.stderr
+    [image] = [image for image in DOCUMENT["images"] if image["name"] == LOCKED_IMAGES[0]]
+    [copied] = aws.called("docker", "buildx", "imagetools", "create")
+    assert copied[-1] == f"{image['repository']}@sha256:{64 * 'd'}"
+    assert aws.called("docker", "buildx", "imagetools", "inspect") == list((aws.root / "s3").glob("image-*")) == []
+
+
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("helm_archive")
 def test_every_image_is_copied_once(aws):
@@ -34,7 +44,7 @@ def test_every_image_is_copied_once(aws):
     copies = {call[-2]: call[-1] for call in aws.called("docker", "buildx", "imagetools", "create")}
     assert copies == {
         f"{REGISTRY}/atlas/mirror/{image['name']}:{image['tag']}": (
-            f"{image['repository']}@{image['digest'] or digest_of(image)}"
+            f"{image['repository']}@{LOCK['images'][image['name']]['digest'] or digest_of(image)}"
         )
         for image in DOCUMENT["images"]
     }
@@ -89,6 +99,16 @@ def test_a_chart_that_does_not_exist_stops_before_anything_is_copied(aws):
     done = aws.run("mirror.sh", CHARTS="kubeflow-trainer kuueue")
     assert done.returncode == 2
     assert "mirror.yaml has no chart kuueue" in done.stderr
+    assert aws.called("docker", "buildx") + aws.called("helm", "push") == []
+
+
+@pytest.mark.parametrize(("kind", "key"), [("images", "tag"), ("charts", "version")])
+@pytest.mark.usefixtures("helm_archive")
+def test_a_version_that_the_lock_does_not_have_stops_before_anything_is_copied(aws, kind: str, key: str):
+    aws.lock(kind, "kueue", **{key: "v0.0.1"})
+    done = aws.run("mirror.sh", CHARTS="kubeflow-trainer kueue")
+    assert done.returncode == 2
+    assert "(it has v0.0.1). Run `python -m delivery.refresh_lock kueue`" in done.stderr
     assert aws.called("docker", "buildx") + aws.called("helm", "push") == []
 
 

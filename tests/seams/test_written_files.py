@@ -76,8 +76,8 @@ DELIVERY = {
     "delivery/values/kueue.yaml": "Kueue's configuration",
     "delivery/values/*.yaml": "Chart values",
 }
-# Read by delivery/node_packages.py, which tests/delivery runs.
-OWN_FORMAT = {"delivery/node_packages.yaml"}
+# Read by delivery/node_packages.py and delivery/mirror_list.py, which tests/delivery runs.
+OWN_FORMAT = {"delivery/mirror.lock.yaml", "delivery/node_packages.yaml"}
 
 
 def seam_of(path: str) -> str | None:

@@ -1,10 +1,11 @@
 """Threat: a registry or a publisher puts something else in the place of an image or a chart that was copied before."""
 
+import hashlib
 import shutil
 
 import pytest
 
-from tests.delivery.conftest import DOCUMENT, aws, helm_archive, workshop
+from tests.delivery.conftest import DOCUMENT, LOCK, aws, helm_archive, workshop
 from tests.delivery.test_mirror import digest_of
 
 __all__ = ["aws", "helm_archive", "workshop"]
@@ -14,7 +15,7 @@ __all__ = ["aws", "helm_archive", "workshop"]
 def test_an_image_that_was_published_again_under_its_tag_is_refused(aws):
     """The registry is gone, for example with its stack, and the bucket with what was recorded stays."""
     [image] = [image for image in DOCUMENT["images"] if image["name"] == "kueue"]
-    assert image["digest"] is None
+    assert LOCK["images"]["kueue"]["digest"] is None
     assert aws.run("mirror.sh", CHARTS="kueue").returncode == 0
     record = aws.root / f"s3/image-kueue-{image['tag']}.sha256"
     assert record.read_text() == digest_of(image)
@@ -40,6 +41,25 @@ def test_a_chart_that_was_published_again_under_its_version_is_refused(aws):
     # The remedy that it names.
     record.unlink()
     assert aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other").returncode == 0
+
+
+@pytest.mark.usefixtures("helm_archive")
+def test_a_chart_that_is_not_that_of_the_lock_is_refused_at_the_first_copy(aws):
+    """No record of an earlier copy is necessary."""
+    version = LOCK["charts"]["nvidia-device-plugin"]["version"]
+    # As the stand-in of helm packs it.
+    locked = hashlib.sha256(f"nvidia-device-plugin/{version}\n".encode()).hexdigest()
+    aws.lock("charts", "nvidia-device-plugin", sha256=locked)
+    refused = aws.run("mirror.sh", CHARTS="nvidia-device-plugin", CHART_PUBLISHED_AGAIN="other")
+    other = hashlib.sha256(f"nvidia-device-plugin/{version}\nother\n".encode()).hexdigest()
+    assert refused.returncode == 78
+    assert f"is sha256:{other}, and delivery/mirror.lock.yaml has sha256:{locked}" in refused.stderr
+    assert "Run `python -m delivery.refresh_lock --accept nvidia-device-plugin`" in refused.stderr
+    assert aws.called("helm", "push") == []
+    done = aws.run("mirror.sh", CHARTS="nvidia-device-plugin")
+    assert done.returncode == 0, done.stderr
+    assert len(aws.called("helm", "push")) == 1
+    assert list((aws.root / "s3").glob("chart-*")) == []
 
 
 @pytest.mark.parametrize("what", ["read", "write"])
