@@ -154,6 +154,8 @@ def test_a_pipeline_is_given_what_its_stages_use_and_nothing_that_would_run_them
     bundles = make_bundles(tmp_path, manifests(platform), NO_ARGUMENTS)
     image = {"container", "delivery", "image.json", "lifecycle_scripts", "pyproject.toml", "training"}
     assert {path.name for path in bundles.mirror.directory.iterdir()} == {"delivery", "lifecycle_scripts"}
+    stages = {path.name for path in (bundles.mirror.directory / "delivery").iterdir()}
+    assert {"mirror.lock.yaml", "mirror.sh", "mirror.yaml"} <= stages and "refresh_lock" not in stages
     assert {path.name for path in bundles.image.directory.iterdir()} == image
     # Of the scripts, only the authorities that every stage trusts, so that a change of the others builds nothing.
     for bundle in (bundles.mirror, bundles.image):

@@ -28,7 +28,8 @@ from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 
-SIDE_PRODUCTS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache")
+# Maintainers run refresh_lock. A change of it runs no stage.
+SIDE_PRODUCTS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "refresh_lock")
 # The first time that a ZIP archive can hold. Archives of the same files are then the same, whenever they are written.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 # What every pipeline's stages begin with.
