@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
@@ -107,6 +108,16 @@ def test_every_night_and_every_release_run_all_shards() -> None:
     assert nightly["jobs"]["shard"]["env"]["SHARD"] == f"${{{{ matrix.shard }}}}/{len(shards)}"
     jobs = read(GITHUB / "workflows/release.yml")["jobs"]
     assert jobs["build"]["needs"] == "test" and jobs["publish"]["needs"] == "build"
+
+
+def test_every_week_the_lock_of_the_mirror_is_compared_by_a_command_that_exists() -> None:
+    workflow = read(GITHUB / "workflows/mirror-lock.yml")
+    assert workflow[True]["schedule"]  # YAML reads `on` as a boolean
+    commands = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
+    assert commands[0].endswith(" PyYAML") and commands[1:] == ["python -m delivery.refresh_lock --check"]
+    module = commands[1].split()[2]
+    done = subprocess.run([sys.executable, "-m", module, "-h"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "--check " in done.stdout
 
 
 def test_each_change_is_judged_by_the_command_that_a_person_can_run() -> None:
