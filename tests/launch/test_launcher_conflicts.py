@@ -36,7 +36,10 @@ REFUSED: list[tuple[list[str] | str, int, int | None, str]] = [
     (["torchrun", "--nnodes=2", "train.py"], 1, None, "the job has 1 node, and torchrun would wait for 2"),
     (["torchrun", "--nnodes=2", "train.py"], 4, None, "2 of the 4 nodes would train, and the others would wait"),
     (["torchrun", "--rdzv-endpoint=localhost:29400", "train.py"], 2, None, "each node would wait for itself"),
-    (["torchrun", "--master_addr", "127.0.0.1", "train.py"], 2, None, "each node would wait for itself"),
+    (["torchrun", "--rdzv-endpoint=10.0.0.7:29400", "train.py"], 2, None, "does not know the names of its nodes"),
+    ("export MASTER_ADDR='localhost'; torchrun --rdzv_endpoint=$MASTER_ADDR:1 train.py", 2, None, "wait for itself"),
+    ("CUDA_VISIBLE_DEVICES=0,1 torchrun train.py", 1, None, "CUDA_VISIBLE_DEVICES hides GPUs"),
+    (["accelerate", "launch", "--config_file=a", "--num_machines=1", "train.py"], 2, None, "--num_machines=1: each"),
     (["torchrun", "--rdzv_backend=static", "train.py"], 2, None, "each of the 2 nodes would be node 0"),
     (["python", "-m", "torch.distributed.launch", "--nnodes=1", "train.py"], 2, None, "would train alone"),
     (["torchrun", "--nproc_per_node=16", "train.py"], 1, 8, "--nproc-per-node=16: the node has 8 accelerators"),
@@ -56,6 +59,7 @@ WARNED: list[tuple[list[str] | str, int, int | None, str]] = [
     (["torchrun", "--nproc_per_node=1", "train.py"], 1, 8, "and 7 would be idle"),
     (["torchrun", "train.py", "--lr", "$LR"], 1, None, "no shell reads the command"),
     (["accelerate", "launch", "--config_file=a.yaml", "train.py"], 2, None, "how many machines there are"),
+    ("accelerate launch $LAUNCH train.py", 2, None, "how many machines there are"),
     ("if true; then torchrun --standalone train.py; fi", 2, None, "--standalone"),
 ]
 ACCEPTED: list[tuple[list[str] | str, int, int | None]] = [
@@ -69,6 +73,14 @@ ACCEPTED: list[tuple[list[str] | str, int, int | None]] = [
     (["accelerate", "launch", "--num_processes=8", "train.py"], 1, 8),
     (["mpirun", "./all_reduce_perf"], 2, 8),
     (["./program", "--standalone"], 2, 8),
+    (
+        ["python", "-m", "torch.distributed.launch", "--use-env", "--node_rank=0", "--master_addr=10.0.0.7", "t.py"],
+        2,
+        8,
+    ),
+    ("export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7; torchrun train.py", 2, 8),
+    ("DIR=$(dirname $0)\npython -m torch.distributed.run $DIR/train.py", 2, 8),
+    ('torchrun "${arguments[@]}" train.py', 2, 8),
     ("torchrun --nnodes=$TRAINWAY_NODES --node_rank=$TRAINWAY_NODE_RANK train.py", 4, 8),
     ("torchrun --nnodes=${SLURM_NNODES:-1} --rdzv-endpoint=$TRAINWAY_HEAD:29500 train.py", 4, 8),
     ("export PATH=/opt/x/bin:${PATH}; torchrun train.py", 2, 8),
@@ -144,7 +156,7 @@ def test_check_prints_warnings(tmp_path: Path) -> None:
 def test_a_launcher_of_all_nodes_is_refused_where_each_node_runs_it(
     command: list[str], launcher: str, tmp_path: Path
 ) -> None:
-    refused = f"each of the 2 nodes would run {launcher}"
+    refused = f"each node runs the program, and {launcher} would start"
     for name, target in (("kueue", "kubernetes"), ("kueue", "sagemaker")):
         started = request_for(name, run={"command": command})
         with pytest.raises(UsageError, match=refused):

@@ -70,3 +70,16 @@ def test_a_script_is_read_with_the_values_that_it_sets() -> None:
     ]
     assert read.commands[1].known("nnodes") is None
     assert dict(read.exported) == {"FI_PROVIDER": "tcp", "LD_LIBRARY_PATH": "/x:$LD_LIBRARY_PATH"}
+
+
+def test_what_only_a_shell_knows_is_one_word() -> None:
+    text = """
+RANKS=$(( ${SLURM_NNODES:-1} * $(nvidia-smi -L | wc -l) ))
+accelerate launch --num_processes $((8 * $(nproc))) --machine_rank `cat rank` --num_machines ${1:-2} train.py
+torchrun --nproc-per-node $RANKS --rdzv-endpoint="$(hostname -f):29500" train.py
+"""
+    accelerate, torchrun = read_script(text).commands
+    assert (accelerate.program, torchrun.program) == (("train.py",), ("train.py",))
+    assert accelerate.known("num-processes") is None and "$" in str(accelerate.options["machine-rank"])
+    assert accelerate.known("num-machines") == "2" and torchrun.known("rdzv-endpoint") == "localhost:29500"
+    assert read_script(text, {"1": "4"}).commands[0].known("num-machines") == "4"

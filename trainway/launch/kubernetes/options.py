@@ -178,7 +178,7 @@ def _check_starter(request: Request, options: KubernetesOptions) -> None:
     if options.kind == "HyperPodPyTorchJob":
         _check_agent(request, options)
     if options.kind != "MPIJob" and (launcher := starts_on_all_nodes(request.program)):
-        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        why = f"each node runs the program, and {launcher} would start the ranks of all nodes again"
         raise _cannot(request, why, "use --kind MPIJob, or write torchrun in the place of it")
     grace = request.program.stop.grace_seconds or 0
     if grace > KILL_RANKS_AFTER:

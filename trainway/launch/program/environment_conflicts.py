@@ -31,14 +31,20 @@ _TAKEN: Mapping[str, str] = {
 }
 
 
-def taken_away(environment: Mapping[str, str], allowed: Collection[str]) -> dict[str, str]:
-    """Return what each variable takes away, by its name. Variables in `allowed` are left out."""
+def taken_away(environment: Mapping[str, str], allowed: Collection[str], ranks: int | None) -> dict[str, str]:
+    """Return what each variable takes away, by its name. Variables in `allowed` are left out.
+
+    `ranks` is the number of accelerators of a node, or None if it is not known.
+    """
     return {
         name: _TAKEN[name]
         for name, value in environment.items()
-        if name in _TAKEN and name not in allowed and not _is_harmless(name, value.strip().lower())
+        if name in _TAKEN and name not in allowed and not _is_harmless(name, value.strip().lower(), ranks)
     }
 
 
-def _is_harmless(name: str, value: str) -> bool:
+def _is_harmless(name: str, value: str, ranks: int | None) -> bool:
+    if name.endswith("_VISIBLE_DEVICES"):
+        # All GPUs of a node. Most types with several have eight.
+        return value == "all" or set(value.replace(" ", "").split(",")) >= set(map(str, range(ranks or 8)))
     return value in _HARMLESS.get(name, ()) or (name.endswith("_DISABLE") and value in ("", "0"))

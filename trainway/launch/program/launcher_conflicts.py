@@ -47,7 +47,7 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
         return []
     found = [
         Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
-        for name, why in taken_away(program.environment, program.allowed_variables).items()
+        for name, why in taken_away(program.environment, program.allowed_variables, ranks).items()
     ]
     if program.is_script:
         script = read_script(program.command[0], program.environment)
@@ -56,7 +56,9 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
     found += _words(program.command)
     file = script_of(program.command)
     if file is not None and directory is not None and (text := _text(directory / file)) is not None:
-        script = read_script(text, program.environment)
+        words = program.command[program.command.index(file) + 1 :]
+        numbered = {str(number): word for number, word in enumerate(words, 1)}
+        script = read_script(text, {**program.environment, **numbered})
         return [*found, *(replace(each, why=f"{file}: {each.why}") for each in _in_script(key, script, program, ranks))]
     found += _all(key, commands, program.nodes, ranks)
     if [each.launcher for each in commands] == ["python"]:
@@ -67,20 +69,20 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
 def _in_script(key: tuple[str, ...], script: Script, program: Program, ranks: int | None) -> Iterator[Conflict]:
     # `PATH=/opt/bin:$PATH` takes nothing away.
     replaced = {name: value for name, value in script.exported.items() if f"${name}" not in value.replace("{", "")}
-    for name, why in taken_away(replaced, program.allowed_variables).items():
+    for name, why in taken_away(replaced, program.allowed_variables, ranks).items():
         yield Conflict(key, f"{name} {why}", _allow(name))
     yield from _all(key, script.commands, program.nodes, ranks)
 
 
 def starts_on_all_nodes(program: Program) -> str | None:
     """Return the launcher that starts ranks on all nodes by itself, although each node runs the program, or None."""
-    if program.started_by is None or program.nodes == 1:
+    if program.started_by is None:
         return None
     words = program.command
     commands = read_script(words[0], program.environment).commands if program.is_script else launchers_of_command(words)
-    return next(
-        (each.launcher for each in commands if each.launcher in ("mpirun", "srun") and not each.may_not_run), None
-    )
+    # mpirun on one node starts its ranks there. srun waits for the resources that the step of the program has.
+    refused = ("srun",) if program.nodes == 1 else ("mpirun", "srun")
+    return next((each.launcher for each in commands if each.launcher in refused and not each.may_not_run), None)
 
 
 def _allow(name: str) -> str:
@@ -138,11 +140,16 @@ def _of_torchrun(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
         yield from _number_of_nodes(wanted, nodes)
     if nodes == 1:
         return
-    for option in ("rdzv-endpoint", "master-addr"):
-        if (where := command.known(option)) and _THIS_NODE.fullmatch(where):
-            yield _wrong(f"--{option}={where}: each node would wait for itself", f"leave --{option} out: {_TOLD}")
+    # The backend is c10d unless the words say otherwise, and only the static one has use for --master-addr and
+    # --node-rank: get_rdzv_endpoint in torch/distributed/run.py of PyTorch 2.13.
+    if where := command.known("rdzv-endpoint"):
+        unknown = "a run does not know the names of its nodes before it starts"
+        why = "each node would wait for itself" if _THIS_NODE.fullmatch(where) else unknown
+        yield _wrong(f"--rdzv-endpoint={where}: {why}", f"leave --rdzv-endpoint out: {_TOLD}")
+    if command.known("rdzv-backend") != "static":
+        return
     rank = command.options.get("node-rank")
-    if command.known("rdzv-backend") == "static" and (rank is None or command.known("node-rank") is not None):
+    if rank is None or command.known("node-rank") is not None:
         why = f"--rdzv-backend=static: each of the {nodes} nodes would be node {rank or 0}"
         yield _wrong(why, f"leave --rdzv-backend out: {_TOLD}")
 
@@ -169,14 +176,15 @@ def _of_accelerate(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
             yield _wrong(why, f"set `nodes: {machines}`, or leave --num_machines out")
         return
     fix = _TORCHRUN.replace("`torchrun`", "`torchrun` for `accelerate launch`")
-    if "config-file" in command.options:
-        why = "the file of --config_file says how many machines there are, and which one this is"
-        yield replace(_wrong(f"accelerate launch: {why}", fix), is_certain=False)
-    elif "num-machines" not in command.options or machines == "1":
-        yield _wrong(f"accelerate launch without --num_machines={nodes}: {_alone(nodes)}", fix)
+    is_known = not command.is_open and "config-file" not in command.options
+    if "num-machines" not in command.options:
+        why = _alone(nodes) if is_known else "it is not known how many machines there are, and which one this is"
+        yield replace(_wrong(f"accelerate launch without --num_machines={nodes}: {why}", fix), is_certain=is_known)
+    elif machines == "1":
+        yield _wrong(f"--num_machines=1: {_alone(nodes)}", fix)
     elif machines is not None and machines != str(nodes):
         yield _wrong(f"--num_machines={machines}: the job has {nodes} nodes", fix)
-    elif "machine-rank" not in command.options or rank is not None:
+    elif rank is not None or ("machine-rank" not in command.options and is_known):
         why = f"each of the {nodes} nodes would be machine {rank or 0}"
         yield _wrong(f"accelerate launch: {why}", fix)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 # The options of torchrun without a value: get_args_parser in torch/distributed/run.py of PyTorch 2.13.
@@ -32,7 +32,8 @@ _DEEPSPEED_FLAGS = (
 )
 _SHORT = {"m": "module", "r": "redirects", "t": "tee", "h": "help", "n": "np", "c": "np", "q": "quiet", "H": "hostfile"}
 _FLAGS: Mapping[str, Sequence[str]] = {
-    "torchrun": _TORCHRUN_FLAGS,
+    # torch.distributed.launch has one more.
+    "torchrun": (*_TORCHRUN_FLAGS, "use-env"),
     "accelerate": _ACCELERATE_FLAGS,
     "deepspeed": _DEEPSPEED_FLAGS,
 }
@@ -55,20 +56,24 @@ _BRANCHES = {"if", "then", "else", "elif", "fi", "case", "esac", "for", "while",
 _OPENING, _CLOSING = ("if", "case", "for", "while", "until", "{"), ("fi", "esac", "done", "}")
 _PREFIXES = ("exec", "export", "local", "declare", "time", "!")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^{}$`]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}$`]*))?\}|([A-Za-z_]\w*|\d))", re.ASCII)
+# What only a shell knows, from the inside out. A node that asks for its own name gets that of itself.
+_HOSTNAME = re.compile(r"\$\(hostname[^()]*\)|`hostname[^`]*`")
+_SUBSTITUTION = re.compile(r"\$\(\([^()]*\)\)|\$\([^()]*\)|`[^`]*`|(?<=\$\()\([^()]*\)")
 
 
 @dataclass(frozen=True)
 class LauncherCommand:
     """A launcher, its options by their long names with hyphens, and the words of the program that it starts.
 
-    The value of an option without a value is None, and that of an option whose value only a shell knows has a `$`. A
-    command that `may_not_run` is in a branch of a script.
+    The value of an option without a value is None, and that of an option whose value only a shell knows has a `$`. With
+    `is_open`, only a shell knows further options. A command that `may_not_run` is in a branch of a script.
     """
 
     launcher: str
     options: Mapping[str, str | None]
     program: tuple[str, ...]
+    is_open: bool = False
     may_not_run: bool = False
 
     def known(self, option: str) -> str | None:
@@ -100,7 +105,7 @@ def launchers_of_command(words: Sequence[str]) -> list[LauncherCommand]:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script for bash starts, and the variables that it exports outside of branches, with their values."""
+    """What a script for bash starts, and the variables that it sets for programs outside of branches."""
 
     commands: tuple[LauncherCommand, ...]
     exported: Mapping[str, str]
@@ -109,7 +114,8 @@ class Script:
 def read_script(text: str, environment: Mapping[str, str] | None = None) -> Script:
     """Read the launchers and the exported variables of a script. Values of variables that it sets once are known.
 
-    `environment` has the variables of the program. Words that no shell can read are left out.
+    `environment` has the variables of the program, and the words of the script by their numbers. Words that no shell
+    can read are left out.
     """
     variables: dict[str, str | None] = dict(environment or {})
     found, exported, depth = list[LauncherCommand](), dict[str, str](), 0
@@ -118,17 +124,18 @@ def read_script(text: str, environment: Mapping[str, str] | None = None) -> Scri
         depth += (words[0] in _OPENING) - (words[0] in _CLOSING)
         while words and (words[0] in _BRANCHES or words[0] in _PREFIXES):
             words = words[1:]
+        told = dict[str, str]()
         while words and (match := _ASSIGNMENT.fullmatch(words[0])):
-            if is_export and not depth:
-                exported[match[1]] = match[2]
+            told[match[1]] = match[2]
             # A second value, or one of a branch, could be another one.
             is_new = match[1] not in variables and not depth
             value = _expanded(match[2], variables)
             variables[match[1]] = value if is_new and "$" not in value else None
             words = words[1:]
-        for each in launchers_of_command([_expanded(word, variables) for word in words]):
-            may_not_run = each.may_not_run or depth > 0 or is_branch
-            found.append(LauncherCommand(each.launcher, each.options, each.program, may_not_run))
+        started = launchers_of_command([_expanded(word, variables) for word in words])
+        found += [replace(each, may_not_run=each.may_not_run or depth > 0 or is_branch) for each in started]
+        if not depth and (is_export or started):
+            exported |= told
     return Script(tuple(found), exported)
 
 
@@ -178,7 +185,8 @@ def _read(launcher: str, words: Sequence[str]) -> LauncherCommand:
             at += 1
         else:
             options[name] = None
-    return LauncherCommand(launcher, options, tuple(words[at:]))
+    # A word such as `$ARGUMENTS` before the program can be any number of options.
+    return LauncherCommand(launcher, options, tuple(words[at:]), is_open="".join(words[at : at + 1])[:1] in ("$", "`"))
 
 
 def _long_name(launcher: str, word: str, name: str) -> str:
@@ -193,7 +201,10 @@ def _long_name(launcher: str, word: str, name: str) -> str:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of a script. A line that cannot be read yields nothing."""
-    for line in text.replace("\\\n", " ").splitlines():
+    text, before = _HOSTNAME.sub("localhost", text.replace("\\\n", " ")), ""
+    while text != before:
+        before, text = text, _SUBSTITUTION.sub("$_", text)
+    for line in text.splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
         lexer.whitespace_split, lexer.commenters = True, "#"
         words = list[str]()

@@ -110,7 +110,7 @@ def check_starter(request: Request) -> None:
         why = f"run.stop.grace is {grace} seconds, and a container is killed 120 seconds after it is told to stop"
         raise usage_error(what, why=why, fix=f"set run.stop.grace to at most {LONGEST_GRACE_ON_SAGEMAKER}")
     if launcher := starts_on_all_nodes(request.program):
-        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        why = f"each node runs the program, and {launcher} would start the ranks of all nodes again"
         raise usage_error(what, why=why, fix="write torchrun in the place of it")
     if ecr_repository_of(request.image) is None:
         fix = "copy the image into ECR, and name it there by its digest"

@@ -208,7 +208,7 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         directives.append(f"account={request.program.team}")
     if launcher := starts_on_all_nodes(request.program):
         what = f"{request.program.name} cannot be launched under Slurm like that"
-        why = f"each of the {request.program.nodes} nodes would run {launcher}, which starts ranks on all nodes"
+        why = f"each node runs the program, and {launcher} would start the ranks of all nodes again"
         raise usage_error(what, why=why, fix="write torchrun in the place of it, or submit the script with sbatch")
     if options.borrow:
         _check_borrowing(request)
