@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from trainway.launch.job_file.schema import job_schema
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.local import render_local
 from trainway.launch.program.allocation import allocate
+from trainway.launch.program.launcher_conflicts import conflicts_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, render_request
 from trainway.launch.slurm import SlurmOptions, render_script
@@ -89,6 +90,30 @@ def test_locations_become_paths_and_uris_of_the_target(tmp_path: Path, hand_off:
         load_program(write_foreign_job(tmp_path, outputs="fsx:/outputs")), tmp_path / "run", processes=2, hand_off=None
     )
     assert here.environment["TRAINWAY_OUTPUT"] == str(tmp_path / "run/outputs"), "there is no file system here"
+
+
+@pytest.mark.parametrize(
+    "outputs", [None, "fsx:/runs", "fsx:/runs/", "fsx:/runs/research", "fsx:/outputs", "s3:/models"]
+)
+@pytest.mark.parametrize("team", [None, "research"])
+def test_a_program_can_empty_its_outputs_without_the_files_of_the_launcher(
+    outputs: str | None, team: str | None, tmp_path: Path, hand_off: HandOff
+) -> None:
+    file = write_foreign_job(tmp_path, outputs=outputs)
+    file.write_text(file.read_text() + (f"team: {team}\n" if team else ""))
+    program = load_program(file)
+    asked = Request(program, "first", hand_off, IMAGE, allocate(program, hand_off, CATALOGUE))
+    told = asked.environment(asked.directory / "job.yaml")
+    run, emptied = PurePosixPath(told["TRAINWAY_RUN"]), PurePosixPath(told["TRAINWAY_OUTPUT"])
+    assert run != emptied and emptied not in run.parents
+    copied = f"{asked.location}/"
+    assert not copied.startswith(f"{emptied}/"), "nor the copy of its directory"
+
+
+def test_the_prefix_of_all_runs_is_no_location_of_outputs(tmp_path: Path) -> None:
+    for location in ("s3:/runs", "s3:/runs/"):
+        (found,) = conflicts_of(load_program(write_foreign_job(tmp_path, outputs=location)), None)
+        assert found.key == ("run", "outputs") and "which the program could delete" in found.why
 
 
 def test_a_train_job_has_the_starter_and_does_not_retry_what_cannot_start(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class RunSection(Section):
     outputs: Location | None = Field(
         None,
         description="Location of the outputs. Each run has a directory of its name in it, which is TRAINWAY_OUTPUT. "
-        "Default: the folder `outputs` in the directory of the run.",
+        "Default: the folder `outputs` in the directory of the run, which fsx:/runs means, too.",
     )
     array_index: int | None = Field(
         None,

@@ -18,6 +18,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
     run = file.run
     patterns, files = _metrics(run.metrics)
     command = run.command or (run.script or "",)
+    outputs = None if _is_directory_of_runs(run.outputs, file.team) else run.outputs
     secrets = {**file.trackers.secrets, **run.secrets}
     located = {f"TRAINWAY_INPUT_{name.upper()}": location for name, location in run.inputs.items()}
     located |= {name: value for name, value in run.environment.items() if scheme_of(value)}
@@ -46,8 +47,8 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         located=located,
         inputs=tuple(run.inputs.values()),
         locations=tuple(located.values()),
-        outputs=run.outputs,
-        written=(run.outputs,) if run.outputs else (),
+        outputs=outputs,
+        written=(outputs,) if outputs else (),
         image=run.image,
         packages=_packages(run, file.name, directory),
         code_limit=run.code_limit,
@@ -56,6 +57,15 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         metrics=tuple(patterns.items()),
         options=options_in(file),
     )
+
+
+def _is_directory_of_runs(location: str | None, team: str | None) -> bool:
+    """Return whether a location is the directory of all runs, such as `fsx:/runs`.
+
+    A run has its own directory there, with the files of the launcher. A program can empty the directory of its outputs,
+    which is therefore the folder `outputs` of that directory.
+    """
+    return (location or "").rstrip("/") in ("fsx:/runs", f"fsx:/runs/{team}")
 
 
 def _metrics(said: Mapping[str, str] | str) -> tuple[Mapping[str, str], str | None]:

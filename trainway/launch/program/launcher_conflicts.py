@@ -49,6 +49,9 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
         Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
         for name, why in taken_away(program.environment, program.allowed_variables, ranks).items()
     ]
+    if (program.outputs or "").rstrip("/").removesuffix(f"/{program.team}") == "s3:/runs":
+        why = f"{program.outputs} has the files of the launcher, which the program could delete"
+        found.append(Conflict(("run", "outputs"), why, "leave `outputs` out, or name another prefix: s3:/checkpoints"))
     if program.is_script:
         script = read_script(program.command[0], program.environment)
         return [*found, *_in_script(("run", "script"), script, program, ranks)]
