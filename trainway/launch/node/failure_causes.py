@@ -26,18 +26,62 @@ _CAUSES = (
 )
 
 
+# A program can continue after these, for example without an optional package, or with smaller batches.
+_MAY_CONTINUE = ("disk", "package", "memory")
+# A rank that ends by an exception prints little after it, such as the summary of a tracker.
+_MOST_LINES_AFTER = 50
+# What torchrun and Ray print before a line of a process.
+_PROCESS = re.compile(r"^(\[default\d+\]:|\[rank\d+\]:|\([\w.:-]+ pid=[^)]*\))\s?")
+# The last line of a traceback, and what native code prints when it ends a process.
+_EXCEPTION = re.compile(
+    r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)(?::|$)|^terminate called |^Fatal Python error: |^Segmentation fault"
+)
+# torchrun names the ranks that failed by an exception of its own.
+_OF_TORCHRUN = "torch.distributed.elastic."
+_SAME_CAUSE = "The above exception was the direct cause of the following exception:"
+
+
 class Causes:
-    """The first cause of each kind in the lines of a program."""
+    """The causes in the lines of a program that ended it.
+
+    A line such as `ModuleNotFoundError: …` counts if the process that printed it ended soon after, by no other
+    exception.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
+        self._lines: dict[str, int] = {}
+        self._ended_by: dict[str, tuple[str, str, int] | None] = {}
+        self._chained: set[str] = set()
 
     def read(self, line: str) -> None:
         """Look for a cause in a line."""
+        prefix = _PROCESS.match(line)
+        process, text = (prefix.group(1), line[prefix.end() :]) if prefix else ("", line)
+        self._lines[process] = at = self._lines.get(process, 0) + 1
+        if text.strip() == _SAME_CAUSE:
+            self._chained.add(process)
+            return
         for pattern, kind in _CAUSES:
-            match = pattern.search(line)
-            if match and kind not in self._found:
-                self._found[kind] = match.group(1) or ""
+            if match := pattern.search(text):
+                if kind in _MAY_CONTINUE:
+                    self._ended_by[process] = (kind, match.group(1) or "", at)
+                else:
+                    self._found.setdefault(kind, match.group(1) or "")
+                self._chained.discard(process)
+                return
+        if _EXCEPTION.match(text) and not text.startswith(_OF_TORCHRUN):
+            if process not in self._chained:
+                self._ended_by[process] = None
+            self._chained.discard(process)
+
+    def _that_ended_it(self) -> "dict[str, str]":
+        """Return the detail of each cause, by its kind. That of the first process counts."""
+        found = dict(self._found)
+        for process, cause in self._ended_by.items():
+            if cause is not None and self._lines[process] - cause[2] <= _MOST_LINES_AFTER:
+                found.setdefault(cause[0], cause[1])
+        return found
 
     def denies_success(self) -> bool:
         """Return whether the program did not do its work, even if it ends with exit status 0."""
@@ -48,19 +92,19 @@ class Causes:
 
         `killed_for_memory`: the kernel killed a process of the job because it used too much memory.
         """
-        again = seconds < SECONDS_OF_A_START
-        if "disk" in self._found:
-            where = f" for {self._found['disk']}" if self._found["disk"] else ""
+        again, found = seconds < SECONDS_OF_A_START, self._that_ended_it()
+        if "disk" in found:
+            where = f" for {found['disk']}" if found["disk"] else ""
             return f"no space is left on the disk{where}: delete files, or write to another location", True
-        if "package" in self._found:
-            name = self._found["package"].partition(".")[0]
+        if "package" in found:
+            name = found["package"].partition(".")[0]
             return f"the Python package {name} is absent: add the package that has it to run.packages", True
-        if "memory" in self._found:
-            return f"the GPU is out of memory: {self._found['memory']}", again
-        if "ray options" in self._found:
-            said = self._found["ray options"].rstrip(".")
+        if "memory" in found:
+            return f"the GPU is out of memory: {found['memory']}", again
+        if "ray options" in found:
+            said = found["ray options"].rstrip(".")
             return f"`ray start` refuses its options on this node: {said}. Change the command of the job", True
-        if "ray" in self._found:
+        if "ray" in found:
             return "Ray cannot start on this node, so the program did not begin: the log says why", False
         if killed_for_memory:
             return "the kernel killed a process, because the job used all memory that it has on the node", again
