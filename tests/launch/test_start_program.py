@@ -136,12 +136,73 @@ def test_a_launch_that_cannot_succeed_does_not_run_again_and_the_next_launch_doe
     assert ends("first") == (status, said), "the program is there now, and the outcome of the launch is known"
     assert ends("first", rank=1) == (status, said.replace("node 0", "node 1")), "no node waits for the one that failed"
     assert json.loads((program.parent / "attempts/2/node-0.json").read_text())["outcome"] == "failed"
-    assert [ends("resumed")[0] for _ in range(2)] == [1, 1] and runs() == 2, "another attempt can help"
+    assert ends("resumed")[0] == 1 and runs() == 1, "another attempt can help"
     writes("exit 127")
     status, said = ends("resumed")
-    assert status == NOT_FOUND and ends("resumed") == (status, said) and runs() == 3
+    assert status == NOT_FOUND and ends("resumed") == (status, said) and runs() == 2
     writes("exit 0")
-    assert ends("resumed again") == (0, "") and runs() == 4
+    assert ends("resumed again") == (0, "") and runs() == 3
+
+
+FAILS = "import os, sys; open('ran', 'a').write('x'); sys.exit('no memory at 0x%x' % os.getpid())"
+
+
+def attempts(directory: Path, program: str = FAILS, *options: str, number: int = 3, launch: str = "one") -> list[int]:
+    """Start a program so often, as an operator does after each failure, and return the exit statuses."""
+    node = directory / "node"
+    shutil.copytree(STARTER.parent, node, dirs_exist_ok=True)
+    (node / LAUNCH).write_text(launch)
+    words = (*options, "--metric=step=step=(\\d+)", "--", "python3", "-c", program)
+    return [Started(directory, *words, starter=node / STARTER.name).ends()[0] for _ in range(number)]
+
+
+def ran(directory: Path) -> int:
+    return len((directory / "ran").read_text())
+
+
+def test_two_attempts_that_fail_in_the_same_way_without_a_step_end_the_launch(tmp_path: Path) -> None:
+    assert attempts(tmp_path) == [1, 1, NOT_FOUND] and ran(tmp_path) == 2
+    why = (tmp_path / "attempts/3/failure").read_text()
+    assert why.startswith("two attempts in a row failed without a new step: ")
+    assert attempts(tmp_path, number=1, launch="one") == [NOT_FOUND] and ran(tmp_path) == 2
+    assert attempts(tmp_path, number=2, launch="another") == [1, 1] and ran(tmp_path) == 4, "`trainway resume`"
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        (f"print('step=1'); {FAILS}", ()),
+        (FAILS, ("--always-retry",)),
+        (
+            "import os; os.write(os.open('ran', os.O_WRONLY | os.O_CREAT | os.O_APPEND), b'x'); "
+            "os._exit(1 if os.environ['TRAINWAY_ATTEMPT'] != '2' else 3)",
+            (),
+        ),
+    ],
+    ids=["a new step", "the job file says how often", "another exit status"],
+)
+def test_other_attempts_start_again(program: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    assert NOT_FOUND not in attempts(tmp_path, program, *options) and ran(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    "of_another_node",
+    [{"outcome": "running", "time": 0}, {"outcome": "stopped", "time": 0}, {"outcome": "failed", "progress": True}],
+    ids=["lost", "told to stop before the failure", "with a step"],
+)
+def test_an_attempt_that_another_node_ended_is_no_failure_of_the_program(
+    of_another_node: dict[str, Any], tmp_path: Path
+) -> None:
+    attempts(tmp_path, number=1)
+    record = {"launch": "one", "time": 0, "progress": False, **of_another_node}
+    (tmp_path / "attempts/1/node-1.json").write_text(json.dumps(record))
+    assert attempts(tmp_path, number=2) == [1, 1] and ran(tmp_path) == 3
+
+
+def test_a_program_that_refuses_its_options_is_not_started_again(tmp_path: Path) -> None:
+    program = "import argparse; argparse.ArgumentParser(prog='train.py').parse_args(['--lr', '1'])"
+    status, said = Started(tmp_path, *python(program)).ends()
+    assert status == NOT_FOUND and "the program refuses its options: unrecognized arguments: --lr 1" in said
 
 
 @pytest.fixture(autouse=True)

@@ -235,7 +235,11 @@ class LifeCycleSection(Section):
     """How often a run that fails starts again, and how long its object stays after the end."""
 
     restarts: int = Field(
-        10, ge=0, le=1000, description="How often the run starts again after a failure of its own, on Kubernetes."
+        10,
+        ge=0,
+        le=1000,
+        description="How often the run starts again after a failure of its own, on Kubernetes. Without this key, two "
+        "attempts that fail in the same way without a new step end the run.",
     )
     process_restarts: int = Field(
         0,

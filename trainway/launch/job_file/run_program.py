@@ -35,6 +35,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
             *(f"--metric={name}={pattern}" for name, pattern in patterns.items()),
             *(() if files is None else (f"--metric-files={files}",)),
             *(f"--secret={name}={secret}" for name, secret in secrets.items()),
+            *(("--always-retry",) if "restarts" in file.life_cycle.model_fields_set else ()),
             *(("--script",) if run.script else ()),
         ),
         environment={

@@ -12,6 +12,11 @@ SECONDS_OF_A_START = 600
 _CAUSES = (
     (re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^']+)')?"), "disk"),
     (re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"), "package"),
+    # https://docs.python.org/3/library/argparse.html#exiting-methods (read 2026-11-29)
+    (
+        re.compile(r"^\S+: error: ((?:unrecognized arguments|the following arguments are required|argument \S+): .+)"),
+        "options",
+    ),
     (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
     # `ray symmetric-run` on the node of the driver. Other nodes print it, too, when the first one ends Ray. They did
     # not join if they print one of the other two: the driver then waits for them.
@@ -27,7 +32,7 @@ _CAUSES = (
 
 
 # A program can continue after these, for example without an optional package, or with smaller batches.
-_MAY_CONTINUE = ("disk", "package", "memory")
+_MAY_CONTINUE = ("disk", "package", "memory", "options")
 # A rank that ends by an exception prints little after it, such as the summary of a tracker.
 _MOST_LINES_AFTER = 50
 # What torchrun and Ray print before a line of a process.
@@ -99,6 +104,8 @@ class Causes:
         if "package" in found:
             name = found["package"].partition(".")[0]
             return f"the Python package {name} is absent: add the package that has it to run.packages", True
+        if "options" in found:
+            return f"the program refuses its options: {found['options']}", True
         if "memory" in found:
             return f"the GPU is out of memory: {found['memory']}", again
         if "ray options" in found:

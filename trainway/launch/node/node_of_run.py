@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
+from trainway.launch.node.failure_causes import SECONDS_OF_A_START
 from trainway.launch.node.node_rank import node_rank
 from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
@@ -34,6 +36,7 @@ class NodeOfRun:
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
         self.state = NodeState(self.attempt, self.started, self.rank == 0)
+        self._launch = self._launch_here()
         self._end = self._end_of_launch()
         self._record("running")
 
@@ -95,16 +98,50 @@ class NodeOfRun:
             return
         raise CannotStart(end["failure"], end["status"])
 
-    def _end_of_launch(self) -> "Path | None":
-        """Return the file that says why the launch failed for good. None where the target reads the exit status."""
+    def check_attempts(self) -> None:
+        """Raise CannotStart if the last two attempts of this launch failed in the same way, without progress.
+
+        An attempt that lost a node, or of which a node was told to stop first, is not one that the program failed.
+        """
+        endings = [self._failure_without_progress(self.attempt - back) for back in (1, 2)]
+        if endings[0] is not None and endings[0] == endings[1]:
+            raise CannotStart(f"two attempts in a row failed without a new step: {self._failure(self.attempt - 1)}")
+
+    def _failure_without_progress(self, attempt: int) -> "str | None":
+        """Return how an attempt of this launch failed, without its numbers. None if it did not, or made progress."""
+        if self._launch is None:
+            return None
+        records = []
+        for file in (self.run / "attempts" / str(attempt)).glob("node-*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                records.append(json.loads(file.read_text()))
+        of_launch = [each for each in records if each.get("launch") == self._launch]
+        is_known = of_launch and all(each["outcome"] != "running" and not each.get("progress") for each in of_launch)
+        if not is_known or min(of_launch, key=lambda each: float(each["time"]))["outcome"] != "failed":
+            return None
+        # Addresses and numbers of processes differ.
+        return re.sub(r"0x[0-9a-f]+|\d{4,}", "#", self._failure(attempt))
+
+    def _failure(self, attempt: int) -> str:
         try:
-            launch = Path(__file__).with_name(LAUNCH).read_text().strip()
+            return (self.run / "attempts" / str(attempt) / "failure").read_text().strip()
+        except OSError:
+            return ""
+
+    def _launch_here(self) -> "str | None":
+        """Return the name of the launch, where a target starts the run again by itself."""
+        try:
+            return Path(__file__).with_name(LAUNCH).read_text().strip()
         except FileNotFoundError:
             return None
-        return self.run / "attempts" / f"end-of-{launch}.json"
+
+    def _end_of_launch(self) -> "Path | None":
+        """Return the file that says why the launch failed for good. None where the target reads the exit status."""
+        return None if self._launch is None else self.run / "attempts" / f"end-of-{self._launch}.json"
 
     def _record(self, outcome: str, reason: str = "", failure: str = "") -> None:
         record = {"attempt": self.attempt, "node_rank": self.rank, "outcome": outcome, "reason": reason}
+        record |= {} if self._launch is None else {"launch": self._launch, "progress": self._made_progress()}
         times = {"started": self.started, "time": time.time()}
         directory = self.run / "attempts" / str(self.attempt)
         try:
@@ -117,6 +154,10 @@ class NodeOfRun:
         except OSError as problem:
             if not isinstance(problem, FileExistsError):
                 print(f"trainway: {problem}", file=sys.stderr, flush=True)
+
+    def _made_progress(self) -> bool:
+        """Return whether the program has printed a step, or has run for longer than programs take to begin."""
+        return self.state.has_step or time.time() - self.started >= SECONDS_OF_A_START
 
     def _count(self) -> int:
         counter = self.run / "attempts" / f"of-node-{self.rank}"

@@ -54,6 +54,11 @@ class NodeState:
             self._now.update({name: value for name, value in known.items() if value == value})
             self._is_written = False
 
+    @property
+    def has_step(self) -> bool:
+        """Whether the program has said a step."""
+        return "step" in self._now
+
     def look(self) -> None:
         """Begin to write what is new, if it is time to, and take the result of the write before."""
         if self._location is None or not self._is_first or time.monotonic() < self._next_write:

@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument(
         "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
     )
+    parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
     parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
     parser.add_argument("--script", action="store_true", help="the command is a script for bash")
     parser.add_argument("--rank", action="store_true", help="this process is one of the ranks that mpirun starts")
@@ -68,6 +69,8 @@ def main() -> int:
     stop = StopRequest(run, signal.Signals[asked.stop_signal])
     try:
         node.check_launch()
+        if not asked.always_retry:
+            node.check_attempts()
         environment = with_packages(asked.packages, node.environment(asked.grace), stop)
         node.state.environment = environment
         check_inputs(environment)
