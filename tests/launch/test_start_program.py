@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,14 +12,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.job_file.programs import program_of_command
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
+from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import LAUNCH
+from trainway.launch.node.program_output import MOST_BYTES, ProgramOutput, lines_of
+from trainway.launch.node.run_state import NodeState
 from trainway.launch.program.program import STARTER
 
 BEGUN = "print('begun', flush=True)\n"
@@ -343,6 +347,47 @@ print('loss: 1.25')
     (tmp_path / "metrics.jsonl").unlink()
     Started(tmp_path, *metrics, *python(text), SLURM_NODEID="1").ends()
     assert not (tmp_path / "metrics.jsonl").exists(), "one node is enough"
+
+
+def test_a_progress_bar_is_shown_while_it_runs_and_is_short_in_the_log(tmp_path: Path) -> None:
+    bar = """
+import sys, time
+print('begun', flush=True)
+for n in range(2000):
+    sys.stdout.write(f'\\r{n}/2000 step={n}'); sys.stdout.flush()
+    time.sleep(0.001)
+sys.stdout.write('\\rdone\\r\\n')
+"""
+    started = Started(tmp_path, "--metric=step=step=(\\d+)", *python(bar))
+    output, _ = started.process.communicate(timeout=300)
+    lines = (tmp_path / "logs/start-0/program/attempt_0/0/stdout.log").read_text().split("\n")
+    assert output.split("\n") == lines and lines[0] == "begun" and lines[-2:] == ["done", ""]
+    assert 3 < len(lines) < 200 and "\r" not in output
+    assert (tmp_path / "metrics.jsonl").exists()
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory_and_hides_its_secrets(tmp_path: Path) -> None:
+    secret = "s3cr3t-of-the-hub"
+    endless = """
+import os, sys
+for _ in range(4000):
+    sys.stdout.write('x' * 10_007 + os.environ['HUB'])
+with open(f'/proc/{os.getppid()}/status') as status:
+    sys.stderr.write(next(line for line in status if line.startswith('VmHWM')))
+"""
+    source, output = (
+        io.BytesIO(),
+        ProgramOutput(MetricsInOutput(tmp_path, [], False, NodeState(1, 0.0, False)), [secret]),
+    )
+    source.write(("x" * 10_007 + secret).encode() * 40)
+    source.seek(0)
+    read = list(lines_of(cast(io.BufferedReader, source), output))
+    assert max(map(len, read)) <= MOST_BYTES + 10 and len(read) > 4
+    joined = b"".join(each.rstrip(b"\n") for each in read)
+    assert joined.count(b"***") == 40 and secret.encode()[:8] not in joined
+    _, errors = Started(tmp_path, *python(endless), HUB="none").process.communicate(timeout=300)
+    (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", errors)
+    assert int(peak) < 100_000, "40 MB without an end"
 
 
 def test_torchrun_has_the_time_and_the_signals(tmp_path: Path) -> None:
