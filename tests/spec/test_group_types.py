@@ -11,11 +11,11 @@ import yaml
 from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from trainway.manifests.kueue import queues
-from trainway.manifests.shares import guaranteed_nodes
 from trainway.plan import plan_document, plan_text
 from trainway.spec.derived.charts import EFA_PLUGIN, NVIDIA_PLUGIN, chart_names
 from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.derived.shares import guaranteed_nodes
 from trainway.spec.derived.subnets import node_subnets
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Nodes

@@ -7,8 +7,8 @@ from typing import Any
 
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
-from trainway.manifests.shares import guaranteed_nodes
 from trainway.spec.derived.devices import Device, devices_of
+from trainway.spec.derived.shares import guaranteed_nodes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team

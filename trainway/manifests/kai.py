@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from trainway.manifests.shares import guaranteed_nodes, node_has
 from trainway.manifests.topology import HOSTNAME, topology, topology_name
 from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.shares import guaranteed_nodes, node_has
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team

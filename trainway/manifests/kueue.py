@@ -15,12 +15,12 @@ from typing import Any
 
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.namespace import namespace_of
-from trainway.manifests.shares import guaranteed_nodes, node_has, spare_nodes
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
 from trainway.spec.derived.autoscaling import scaled_groups
 from trainway.spec.derived.devices import device_counts
 from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.shares import guaranteed_nodes, node_has, spare_nodes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
