@@ -29,9 +29,11 @@ from trainway.spec import deployed_file, handoff, recorded_lock
 from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.devices import devices_of, ranks_of
+from trainway.spec.derived.obtainable import nodes_that_grow, team_shares
 from trainway.spec.derived.personas import Persona
 from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.derived.team_directories import team_directory
+from trainway.spec.derived.team_nodes import queue_of
 from trainway.spec.handoff_names import image_parameter_name, metrics_workspace_alias, parameter_name
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
@@ -74,9 +76,11 @@ def write_hand_off(
             namespaces=namespaces,
             job_labels=queue_labels(platform),
             job_kinds=launch_kinds(platform),
+            queue=queue_of(platform),
         ),
         node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
         teams=tuple(team.name for team in platform.teams),
+        team_shares=team_shares(platform),
         team_data={
             team: handoff.TeamData(own=prefixes.own, shared=prefixes.shared)
             for team, prefixes in team_prefixes(platform).items()
@@ -192,8 +196,7 @@ def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
         name=group.name,
         instance_type=group.instance_type,
         or_types=group.or_types,
-        count=group.count,
-        max_count=group.largest,
+        **nodes_that_grow(platform, group, catalogue),
         ranks=ranks_of(group, catalogue[group.instance_type]),
         image=group.image,
     )

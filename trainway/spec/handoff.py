@@ -71,7 +71,8 @@ class Cluster(_Part):
     `namespaces` are the teams' namespaces in Kubernetes, and empty under Slurm. The jobs of a team have the labels
     `job_labels`, in which `{team}` stands for the team's name. `job_kinds` are the kinds of Kubernetes objects that an
     operator in the cluster runs, with the default of a launch first. It is empty under Slurm, and in a hand-off from
-    before the key existed.
+    before the key existed. `queue` is what shares the nodes between the teams, and "none" if nothing does. It is None
+    if only the owner of the cluster knows, under Slurm, and in a hand-off from before the key existed.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Cluster(_Part):
     namespaces: tuple[str, ...]
     job_labels: Mapping[str, str] = {}
     job_kinds: tuple[str, ...] = ()
+    queue: Literal["kueue", "kai", "run-ai", "task governance", "none"] | None = None
 
 
 class Nodes(_Part):
@@ -88,6 +90,10 @@ class Nodes(_Part):
     In Kubernetes a pod that has a node to itself requests `devices`, by the names of resources, and names the
     ResourceClaimTemplates `claims`; `runtime` is the ClusterTrainingRuntime of its TrainJob. `ranks` is the training
     processes of one job on a node. `image` is the name of the image of jobs that name none; None is the default.
+
+    `most` is the number of nodes that the group has at most until another deploy, and `fixed_by` the key of the
+    platform file that keeps it below `max_count`. `team_nodes` is, by team, the number of nodes that the quota of the
+    team ever allows. A team that is absent has no such limit. `most` is None in a hand-off from before the key existed.
     """
 
     name: str
@@ -100,6 +106,17 @@ class Nodes(_Part):
     claims: tuple[str, ...] = ()
     runtime: str | None = None
     image: str | None = None
+    most: int | None = None
+    fixed_by: str | None = None
+    team_nodes: Mapping[str, int] = {}
+
+
+class TeamShare(_Part):
+    """What the platform file guarantees a team, by instance type, and whether the team borrows."""
+
+    name: str
+    guarantee: Mapping[str, int] = {}
+    borrow: bool = True
 
 
 class TrainingJobs(_Part):
@@ -153,6 +170,7 @@ class HandOff(_Part):
     cluster: Cluster
     node_groups: tuple[Nodes, ...]
     teams: tuple[str, ...]
+    team_shares: tuple[TeamShare, ...] = ()
     team_data: Mapping[str, TeamData] = {}
     training_jobs: TrainingJobs | None = None
     metrics_workspace: str | None = None

@@ -22,6 +22,8 @@ from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
 from trainway.spec.derived.devices import devices_of, ranks_of
+from trainway.spec.derived.obtainable import nodes_that_grow, team_shares
+from trainway.spec.derived.team_nodes import queue_of
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[3]
@@ -83,14 +85,14 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             namespaces=namespaces(platform),
             job_labels=queue_labels(platform),
             job_kinds=launch_kinds(platform),
+            queue=queue_of(platform),
         ),
         "node_groups": tuple(
             handoff.Nodes(
                 name=group.name,
                 instance_type=group.instance_type,
                 or_types=group.or_types,
-                count=group.count,
-                max_count=group.largest,
+                **nodes_that_grow(platform, group, CATALOGUE),
                 ranks=ranks_of(group, CATALOGUE[group.instance_type]),
                 devices={d.resource: d.count for d in devices_of(platform, group, CATALOGUE) if not d.device_class},
                 claims=claims_of_a_node(platform, group, CATALOGUE),
@@ -99,6 +101,7 @@ def hand_off_of(platform: Platform, **changes: Any) -> handoff.HandOff:
             for group in platform.node_groups
         ),
         "teams": tuple(team.name for team in platform.teams),
+        "team_shares": team_shares(platform),
     }
     return handoff.HandOff.model_validate(document | changes)
 

@@ -49,17 +49,50 @@ def fixed_because(platform: Platform, group: NodeGroup, catalogue: Catalogue) ->
     https://github.com/kubernetes/autoscaler/blob/cluster-autoscaler-1.35.0/cluster-autoscaler/cloudprovider/aws/aws_manager.go
     (buildNodeFromTemplate, read 2026-11-22)
     """
+    fixed = _fixed(platform, group, catalogue)
+    return fixed and fixed.because
+
+
+class Fixed(NamedTuple):
+    """What keeps a group at its count: a key of the platform file, and the reason in words."""
+
+    key: str
+    because: str
+
+
+def _fixed(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Fixed | None:
     if platform.orchestrator is not Orchestrator.EKS or group.largest == group.count:
         return None
     if not platform.kubernetes_or_default.autoscaling:
-        return "kubernetes.autoscaling is false"
+        return Fixed("kubernetes.autoscaling", "kubernetes.autoscaling is false")
     if isinstance(group.capacity, CapacityBlock):
-        return "its Capacity Block is paid for from start to end"
+        return Fixed("capacity", "its Capacity Block is paid for from start to end")
     if group.mig:
-        return "its GPUs are divided after a node has started"
+        return Fixed("mig", "its GPUs are divided after a node has started")
     if any(device.device_class for device in devices_of(platform, group, catalogue)):
-        return "its devices are claimed, and are known after a node has started"
+        gpus = platform.kubernetes_or_default.gpu_devices == "dra"
+        key = f"kubernetes.{'gpu' if gpus else 'efa'}_devices"
+        return Fixed(key, "its devices are claimed, and are known after a node has started")
     return None
+
+
+def growth(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> tuple[int, str | None]:
+    """Return the most nodes that a group has until another deploy, and the key that keeps it below its `max_count`.
+
+    The key is None for a group that scales, and for one without room. The owner of an adopted cluster can have an
+    autoscaler, which finds the groups by EKS's own tags: such a group can have `max_count` nodes as well.
+    """
+    if group.largest == group.count:
+        return group.count, None
+    if platform.orchestrator is Orchestrator.EKS:
+        fixed = _fixed(platform, group, catalogue)
+        owners = platform.adopted_cluster is not None and fixed is not None and fixed.key == "kubernetes.autoscaling"
+        return (group.largest, None) if fixed is None or owners else (group.count, fixed.key)
+    if platform.orchestrator is Orchestrator.HYPERPOD_SLURM or not isinstance(group.capacity, str):
+        return group.count, "count"
+    if is_autoscaled(group, platform.hyperpod_or_default):
+        return group.largest, None
+    return group.count, "count" if platform.hyperpod_or_default.autoscaling else "hyperpod.autoscaling"
 
 
 def node_group_sizes(platform: Platform, group: NodeGroup, catalogue: Catalogue) -> Sizes:

@@ -59,12 +59,12 @@ def slurm_accounts(platform: Platform) -> JsonObject:
         "version": 1,
         "owner": f"trainway/{platform.name}",
         "settings": SETTINGS | (ROLE_SETTINGS if has_roles else {}) if teams else {},
-        "qos": [_borrowed(), *(_guaranteed(team) for team in teams if _has_own_qos(team))] if teams else [],
+        "qos": [_borrowed(), *(_guaranteed(team) for team in teams if has_own_qos(team))] if teams else [],
         "accounts": [_account(team) | (_role(team, groups[team.name]) if has_roles else {}) for team in teams],
     }
 
 
-def _has_own_qos(team: Team) -> bool:
+def has_own_qos(team: Team) -> bool:
     """Return whether a team has a QOS of its own.
 
     A team without guaranteed nodes and without `borrow` has a QOS that allows no nodes.
@@ -98,6 +98,6 @@ def _account(team: Team) -> JsonObject:
     return {
         "name": team.name,
         "fair_share": team.fair_share,
-        "qos": [*([team.name] if _has_own_qos(team) else []), *([BORROWED] if team.borrow else [])],
+        "qos": [*([team.name] if has_own_qos(team) else []), *([BORROWED] if team.borrow else [])],
         "users": list(team.users),
     }
