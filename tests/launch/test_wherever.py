@@ -129,12 +129,14 @@ def test_a_run_that_ended_uses_no_nodes(home: Path) -> None:
 
 
 def test_a_platform_that_the_job_does_not_fit_is_named_with_the_reason(home: Path) -> None:
-    small = EKS.model_copy(update={"node_groups": (EKS.node_groups[0].model_copy(update={"max_count": 2}),)})
-    deploy(small)
-    ran = launch(job(home, nodes=4))
+    one = EKS.node_groups[0].model_copy(update={"count": 1, "max_count": 1})
+    deploy(
+        EKS.model_copy(update={"node_groups": (one,), "teams": (EKS.teams[0].model_copy(update={"guarantee": {}}),)})
+    )
+    ran = launch(job(home))
     assert ran.exit_code == 0, ran.output
     assert "chosen: slurm in us-west-2" in ran.stderr
-    assert "eks in us-west-2: no, because small asks for 4 nodes" in ran.stderr
+    assert "eks in us-west-2: no, because small asks for 2 nodes" in ran.stderr
 
 
 def test_a_platform_whose_file_was_not_kept_is_not_chosen(home: Path) -> None:

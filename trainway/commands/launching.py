@@ -153,7 +153,8 @@ def launch(
         if _is_said(context, "platform_file") or _is_said(context, "target"):
             why = "it chooses the platform, and the target with it"
             raise usage_error("--wherever with --platform or --target", why=why, fix="leave one of them out")
-        platform_file, target_name = _choose(_points(job or [], [], nodes, team, None, interactive=interactive), group)
+        points = _points(job or [], [], nodes, team, None, interactive=interactive)
+        platform_file, target_name = _choose(points, group, borrows=bool(flags.get("borrow")))
     target = target_named(target_name, cannot="launched")
     own = [each.name for each in declared_options(target.options)]
     refused = [*(name for name in flags if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
@@ -180,13 +181,13 @@ def launch(
         raise typer.Exit(exit_status)
 
 
-def _choose(points: list[Point], group: str | None) -> tuple[Path, str]:
+def _choose(points: list[Point], group: str | None, *, borrows: bool) -> tuple[Path, str]:
     """Return the platform file and the target of the connected platform that suits the jobs best, and say why."""
     from trainway.launch.starting.wherever import choose
     from trainway.launch.target.known import own_target
     from trainway.spec.facts.catalogue import load_catalogue
 
-    best, found = choose([point.program for point in points], load_catalogue(), group)
+    best, found = choose([point.program for point in points], load_catalogue(), group, borrows=borrows)
     for each in found:
         print(f"{'chosen: ' if each is best else '        '}{each.sentence()}", file=sys.stderr)
     return best.file, own_target(best.platform).name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.program import Program
+from trainway.spec.derived.obtainable import Bound, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
@@ -12,37 +14,80 @@ from trainway.spec.handoff import HandOff, Nodes
 
 @dataclass(frozen=True)
 class Allocation:
-    """`nodes` nodes of the node group `group`, with `ranks` processes each."""
+    """`nodes` nodes of the node group `group`, with `ranks` processes each.
+
+    The job can start on nodes of one of `others` instead, which are like those of `group`, in the order of the file.
+    """
 
     group: Nodes
     nodes: int
     ranks: int
+    others: tuple[Nodes, ...] = ()
 
     @property
     def world_size(self) -> int:
         """The number of ranks on all nodes together."""
         return self.nodes * self.ranks
 
+    @property
+    def groups(self) -> tuple[Nodes, ...]:
+        """The node groups in one of which the job starts, in the order of the file."""
+        return (self.group, *self.others)
 
-def allocate(program: Program, hand_off: HandOff, catalogue: Catalogue, group: str | None = None) -> Allocation:
-    """Return nodes of the named group, or else of the first group with accelerators that is large enough.
 
-    Raises UsageError where there is no such group, the job is larger than it can become, or a degree of parallelism
-    does not divide: before anything is submitted.
+@dataclass(frozen=True)
+class Demand:
+    """What decides whether a job can start.
+
+    `nodes` is the number of nodes without which it does not start. `most` is the number that it requests, with spare
+    nodes. A job that `borrows` has the option `--borrow` of Slurm. A job that is not `on_platform` has the types of the
+    node groups and not their nodes.
     """
-    chosen = _named(hand_off, group) if group else _large_enough(program, hand_off, catalogue)
-    if program.nodes > chosen.max_count:
-        raise _too_large(program, f"{chosen.name} of {hand_off.platform} has at most {chosen.max_count}")
-    ranks = _ranks(chosen, catalogue)
+
+    nodes: int
+    most: int
+    borrows: bool = False
+    on_platform: bool = True
+
+
+def allocate(
+    program: Program,
+    hand_off: HandOff,
+    catalogue: Catalogue,
+    group: str | None = None,
+    demand: Demand | None = None,
+) -> Allocation:
+    """Return nodes of the named group, or else of the first groups with accelerators that are large enough.
+
+    Raises UsageError where there is no such group, the job can never have its nodes, or a degree of parallelism does
+    not divide: before anything is submitted.
+    """
+    demand = demand or Demand(program.nodes, program.nodes)
+    chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, demand)
+    if (bound := bound_of(program, hand_off, chosen[0], demand)).nodes < demand.nodes:
+        why = bound.why
+        if bound.nodes == chosen[0].max_count:
+            why = f"{chosen[0].name} of {hand_off.platform} has at most {bound.nodes}"
+        raise _too_large(program, demand, why, bound)
+    ranks = _ranks(chosen[0], catalogue)
     try:
         program.check_ranks(program.nodes * ranks)
     except ValueError as error:
         raise usage_error(
-            f"{program.name} cannot run on {program.nodes} x {chosen.instance_type} with {ranks} ranks each",
+            f"{program.name} cannot run on {program.nodes} x {chosen[0].instance_type} with {ranks} ranks each",
             why=str(error),
             fix=f"change `nodes`, {program.rank_keys} of the job file",
         ) from None
-    return Allocation(chosen, program.nodes, ranks)
+    return Allocation(chosen[0], program.nodes, ranks, tuple(chosen[1:]))
+
+
+def bound_of(program: Program, hand_off: HandOff, group: Nodes, demand: Demand) -> Bound:
+    """Return the most nodes of a group that the job can ever have."""
+    found = obtainable(hand_off, group, team_of(hand_off, program.team), borrows=demand.borrows)
+    if demand.on_platform:
+        return found.ever
+    fix = "raise the group's max_count and deploy"
+    return Bound(group.max_count, f"{found.now.key.rpartition('.')[0]}.max_count", found.at_most.why, fix)
 
 
 def check_team(program: Program, hand_off: HandOff) -> None:
@@ -65,16 +110,41 @@ def _named(hand_off: HandOff, name: str) -> Nodes:
     return found
 
 
-def _large_enough(program: Program, hand_off: HandOff, catalogue: Catalogue) -> Nodes:
+def _large_enough(program: Program, hand_off: HandOff, catalogue: Catalogue, demand: Demand) -> list[Nodes]:
+    """Return the first group in which the job can start, and the groups like it in which it can start as well."""
     # Where no node has an accelerator, the platform is one that trains on processors.
     accelerated = [group for group in hand_off.node_groups if catalogue[group.instance_type].accelerator]
     groups = accelerated or list(hand_off.node_groups)
-    found = next((group for group in groups if group.max_count >= program.nodes), None)
-    if found is None:
-        largest = max(groups, key=lambda group: group.max_count)
-        why = f"the largest group of {hand_off.platform}, {largest.name}, has at most {largest.max_count}"
-        raise _too_large(program, why)
-    return found
+    bounds = {group.name: bound_of(program, hand_off, group, demand) for group in groups}
+    for nodes in (demand.most, demand.nodes):
+        if found := [group for group in groups if bounds[group.name].nodes >= nodes]:
+            others = found[1:] if demand.on_platform and _keeps_in_one_group(hand_off, demand) else []
+            return [found[0], *(group for group in others if _is_like(group, found[0]))]
+    largest = max(groups, key=lambda group: bounds[group.name].nodes)
+    bound = bounds[largest.name]
+    why = bound.why
+    if bound.nodes == largest.max_count:
+        why = f"the largest group of {hand_off.platform}, {largest.name}, has at most {bound.nodes}"
+    raise _too_large(program, demand, why, bound)
+
+
+def _keeps_in_one_group(hand_off: HandOff, demand: Demand) -> bool:
+    """Return whether all nodes of a job are of one group if the job is free to start in each of several groups.
+
+    Groups can be in different zones, and groups with EFA have cluster placement groups of their own. Kueue gives a job
+    one flavor, Run:ai one node pool, and Slurm one partition. Where no queue shares the nodes of EKS, the pods of a job
+    require nodes of one group. KAI and task governance have quotas of types, and would mix the groups of a type.
+    """
+    if demand.most == 1 or not hand_off.cluster.namespaces:
+        return True
+    queue = hand_off.cluster.queue
+    return queue in ("kueue", "run-ai") or (queue == "none" and hand_off.orchestrator == "eks")
+
+
+def _is_like(group: Nodes, other: Nodes) -> bool:
+    """Return whether a pod or a batch script for nodes of one group suits nodes of the other group."""
+    own = {"name", "count", "max_count", "most", "fixed_by", "team_nodes"}
+    return group.model_dump(exclude=own) == other.model_dump(exclude=own)
 
 
 def _ranks(group: Nodes, catalogue: Catalogue) -> int:
@@ -82,9 +152,12 @@ def _ranks(group: Nodes, catalogue: Catalogue) -> int:
     return group.ranks or catalogue[group.instance_type].ranks
 
 
-def _too_large(program: Program, why: str) -> UsageError:
+def _too_large(program: Program, demand: Demand, why: str, bound: Bound) -> UsageError:
+    spare = demand.most - program.nodes
+    with_spare = f", {spare} of them spare" if spare > 0 else ""
+    fewer = f"lower `nodes` to {bound.nodes - spare}, or " if bound.nodes > spare >= 0 else ""
     return usage_error(
-        f"{program.name} asks for {program.nodes} nodes",
+        f"{program.name} asks for {max(demand.most, program.nodes)} nodes{with_spare}",
         why=why,
-        fix="lower `nodes`, or raise the group's max_count and deploy",
+        fix=f"{fewer}{bound.fix}",
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainway.launch.program.allocation import Demand, bound_of
+from trainway.launch.program.program import Program
 from trainway.launch.program.request import Request
 from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
 
 
 def least_nodes(request: Request, options: LostNodeOptions) -> int:
@@ -28,6 +31,22 @@ def torchrun_nodes(request: Request, options: LostNodeOptions) -> int | str:
     return f"{least_nodes(request, options)}:{nodes}" if options.continues else nodes
 
 
+def demand_of(program: Program, hand_off: HandOff, options: object) -> Demand:
+    """Return what decides whether a job with these options of its target can start.
+
+    Kueue, task governance, and Slurm start a job with all its nodes, including spare nodes. KAI and the scheduler of
+    Kubernetes start a job that continues with as many nodes as there are, and torchrun begins with the least number.
+    """
+    borrows = bool(getattr(options, "borrow", False))
+    if not isinstance(options, LostNodeOptions):
+        return Demand(program.nodes, program.nodes, borrows)
+    most = program.nodes + options.spare_nodes
+    as_a_whole = hand_off.cluster.queue in ("kueue", "task governance") or not hand_off.cluster.namespaces
+    if as_a_whole or not options.continues:
+        return Demand(most, most, borrows)
+    return Demand(options.min_nodes or program.nodes, most, borrows)
+
+
 def check_lost_nodes(request: Request, options: LostNodeOptions, cannot: Callable[[str, str], UsageError]) -> None:
     """Check that the node group can hold the spare nodes, and that the job can train after it loses nodes.
 
@@ -35,9 +54,12 @@ def check_lost_nodes(request: Request, options: LostNodeOptions, cannot: Callabl
     `cannot` returns for a reason and a remedy.
     """
     group, nodes = request.allocation.group, started_nodes(request, options)
-    if nodes > group.max_count:
-        why = f"it requests {nodes} nodes with its spare nodes, and {group.name} has at most {group.max_count}"
-        raise cannot(why, "lower --spare-nodes, or raise the group's max_count and deploy")
+    demand = demand_of(request.program, request.hand_off, options)
+    bound = bound_of(request.program, request.hand_off, group, demand)
+    most = group.max_count if demand.nodes < nodes else bound.nodes
+    if nodes > most:
+        why = f"it requests {nodes} nodes with its spare nodes, and {bound.why}"
+        raise cannot(why, f"lower --spare-nodes, or {bound.fix}")
     program, most, ranks = request.program, request.allocation.nodes, request.allocation.ranks
     least = least_nodes(request, options)
     if not 1 <= least <= most:

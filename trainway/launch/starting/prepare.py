@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from trainway.launch.job_file.evaluation_program import evaluation_program
 from trainway.launch.job_file.programs import load_program
@@ -20,6 +22,7 @@ from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.launcher_conflicts import conflicts_of
 from trainway.launch.program.locations import check_locations, needs_hand_off
+from trainway.launch.program.lost_nodes import demand_of
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
 from trainway.launch.program.request import LocalRequest, Request, run_name
@@ -47,6 +50,7 @@ from trainway.launch.starting.run_trackers import (
     check_tracker_rights,
 )
 from trainway.parts.extras import require_extras
+from trainway.spec.derived.obtainable import completed
 from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
@@ -65,7 +69,8 @@ class Launch:
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
     packages that the run had before. A `dry_run` uploads and writes nothing. `run` is continued if it is `resumed`.
     `archive` is the code in the record from which the run is started. It runs again, unless `code` names a directory.
-    `evaluation` is the checkpoint that the only run evaluates.
+    `evaluation` is the checkpoint that the only run evaluates. `options` are the typed options of the target, one for
+    each of the `points`. Without them, the options have their defaults.
     """
 
     points: Sequence[Point]
@@ -79,6 +84,7 @@ class Launch:
     resumed: bool = False
     archive: RecordedCode | None = None
     evaluation: EvaluatedCheckpoint | None = None
+    options: Sequence[Any] = ()
 
     @property
     def code_directory(self) -> str | None:
@@ -195,11 +201,20 @@ def _platform_file_here(launch: Launch, program: Program) -> Path:
     return platform_file_named(launch.platform_file)
 
 
+def prepare_beside_platform(launch: Launch) -> list[Request]:
+    """Return what `prepare_on_platform` does, for jobs that are on none of the platform's nodes."""
+    return _prepare(launch, on_platform=False)
+
+
 def prepare_on_platform(launch: Launch) -> list[Request]:
     """Return a request for each job of a launch on a platform, and upload the code, except in a dry run.
 
     Raises UsageError as `prepare` does, and if the code cannot be synced.
     """
+    return _prepare(launch, on_platform=True)
+
+
+def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
     requests = prepare(
         launch.points,
         launch.platform,
@@ -208,9 +223,12 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
         group=launch.group,
         image=launch.image,
         resumed=launch.resumed,
+        options=launch.options,
+        on_platform=on_platform,
     )
     if launch.dry_run:
         lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
+        lines += [waiting_line(each) for each in requests if on_platform]
         # Runs of a sweep often need the same. Standard output is only what would be submitted.
         for line in filter(None, dict.fromkeys(lines)):
             print(line, file=sys.stderr)
@@ -270,28 +288,32 @@ def prepare(
     group: str | None = None,
     image: str | None = None,
     resumed: bool = False,
+    options: Sequence[Any] = (),
+    on_platform: bool = True,
 ) -> list[Request]:
     """Return a request for each job. `run` names the run of a single job, and `group` the node group.
 
     Each runs in the image `image`, or else in the one that its job file or its nodes name. A `resumed` job has its
-    checkpoints where they are.
+    checkpoints where they are. `options` are the typed options of each job. A job that is not `on_platform` is on none
+    of the platform's nodes.
 
     Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
     """
     if run is not None:
         check_run_name(run)
-    hand_off = read_hand_off(platform)
+    hand_off = completed(read_hand_off(platform), platform, catalogue)
     _check_region(hand_off, platform)
     if not resumed:
         points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
     allocations = []
-    for point in points:
+    for point, chosen in zip_longest(points, options):
         check_team(point.program, hand_off)
         check_locations(point.program, hand_off)
         check_team_data(
             point.program.name, point.program.team, point.program.locations, point.program.written, hand_off
         )
-        allocations.append(allocate(point.program, hand_off, catalogue, group))
+        demand = replace(demand_of(point.program, hand_off, chosen), on_platform=on_platform)
+        allocations.append(allocate(point.program, hand_off, catalogue, group, demand))
         check_memory(point.program, allocations[-1], catalogue)
     names = [
         image or point.program.image or allocation.group.image or DEFAULT_IMAGE
@@ -308,6 +330,18 @@ def prepare(
         Request(point.program, run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name)
         for point, allocation, name in zip(points, allocations, names, strict=True)
     ]
+
+
+def waiting_line(request: Request) -> str | None:
+    """Return a sentence about a job that starts only after nodes were added. None if its group has the nodes."""
+    allocation = request.allocation
+    if any(group.count >= allocation.nodes for group in allocation.groups):
+        return None
+    group = allocation.group
+    return (
+        f"nodes of {request.program.name}: {group.name} has {group.count}, and the job waits until "
+        f"{allocation.nodes} are there"
+    )
 
 
 def _check_region(hand_off: HandOff, platform: Platform) -> None:

@@ -81,12 +81,13 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     cannot be.
     """
     target = target_named(target_name, cannot="launched")
-    _check_platform(target, launch)
-    launch.check_code()
     typed = [
         options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
         for point in launch.points
     ]
+    launch = replace(launch, options=typed)
+    _check_platform(target, launch)
+    launch.check_code()
     requests = target.prepare(launch)
     if not launch.resumed:
         _check_evaluations(target, launch)
@@ -186,9 +187,9 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
     for point in evaluation_points(launch.points[0].program):
         on_checkpoint = launch.points[0].program.on_checkpoint
         group = on_checkpoint.group if on_checkpoint and target.orchestrators else None
-        first = Launch([point], launch.platform_file, group=group, dry_run=True)
-        first.check_code()
         typed = [options_from(target.options, point.program.options.get(target.name, {}), target.name)]
+        first = Launch([point], launch.platform_file, group=group, dry_run=True, options=typed)
+        first.check_code()
         with contextlib.redirect_stderr(io.StringIO()):
             # A dry run prints the price and the memory of the run, and not of its evaluation.
             requests = target.prepare(first)
@@ -224,7 +225,7 @@ def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record:
     """
     (point,) = launch.points
     typed = options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
-    (request,) = target.prepare(launch)
+    (request,) = target.prepare(replace(launch, options=[typed]))
     handle = None if target.find is None else target.find(request, typed)
     if handle is None:
         return False

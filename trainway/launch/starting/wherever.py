@@ -1,6 +1,6 @@
 """Choose a platform for a job among those that a person has connected to: by fit, free nodes, and price.
 
-Free nodes are those of the group after its deploy, without the nodes of recorded runs that have not ended. Runs that
+Free nodes are those of the groups after their deploy, without the nodes of recorded runs that have not ended. Runs that
 others started without Trainway, and nodes that an autoscaler added, are not known here.
 """
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainway.launch.platform.hand_off import read_hand_off
-from trainway.launch.program.allocation import Allocation, allocate, check_team
+from trainway.launch.program.allocation import Allocation, Demand, allocate, check_team
 from trainway.launch.program.locations import check_locations
 from trainway.launch.program.program import Program
 from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
@@ -22,6 +22,7 @@ from trainway.launch.registry.state import OLD_SECONDS
 from trainway.launch.registry.store import Registry
 from trainway.launch.starting.device_memory import check_memory
 from trainway.price.run import NodePrice, node_price
+from trainway.spec.derived.obtainable import completed, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.loader import load_platform
@@ -34,7 +35,7 @@ _WAITS_AT_MOST = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Fit:
-    """A platform that a job fits: its nodes, how many nodes of the group are free, and the price of one."""
+    """A platform that a job fits: its nodes, how many nodes of the groups are free, and the price of one."""
 
     connected: ConnectedPlatform
     platform: Platform
@@ -45,16 +46,17 @@ class Fit:
 
     @property
     def is_free(self) -> bool:
-        """Return whether the group has as many free nodes as the job needs."""
+        """Return whether the groups have as many free nodes as the job needs."""
         return self.free >= self.allocation.nodes
 
     def sentence(self) -> str:
         """Return what speaks for and against the platform."""
-        group, nodes = self.allocation.group, self.allocation.nodes
+        nodes, groups = self.allocation.nodes, self.allocation.groups
+        names = " or ".join(group.name for group in groups)
         short = "" if self.is_free else f", {nodes - self.free} too few"
         return (
-            f"{self.connected.name} in {self.connected.region}: {max(self.free, 0)} of {group.count} nodes of "
-            f"{group.name} are free{short}; {self.price.sentence(nodes)}"
+            f"{self.connected.name} in {self.connected.region}: {max(self.free, 0)} of "
+            f"{sum(group.count for group in groups)} nodes of {names} are free{short}; {self.price.sentence(nodes)}"
         )
 
 
@@ -70,13 +72,17 @@ class NoFit:
         return f"{self.connected.name} in {self.connected.region}: no, because {self.why}"
 
 
-def choose(programs: Sequence[Program], catalogue: Catalogue, group: str | None) -> tuple[Fit, tuple[Fit | NoFit, ...]]:
+def choose(
+    programs: Sequence[Program], catalogue: Catalogue, group: str | None, *, borrows: bool = False
+) -> tuple[Fit, tuple[Fit | NoFit, ...]]:
     """Return the platform for the jobs of a launch, and what was found about each connected platform, the best first.
+
+    Jobs that borrow, as `borrows` says, have the option `--borrow` of Slurm.
 
     Platforms with enough free nodes come first, then the cheaper ones. One whose price is unknown comes after those
     with a price. Raises UsageError if there is no platform, or the jobs fit none.
     """
-    found = [_look(each, programs, catalogue, group) for each in connections()]
+    found = [_look(each, programs, catalogue, group, borrows=borrows) for each in connections()]
     if not found:
         fix = "`trainway connect PLATFORM --region REGION` adds one"
         raise usage_error("no platform can be chosen", why="you have connected to none", fix=fix)
@@ -94,24 +100,37 @@ def _rank(fit: Fit) -> tuple[bool, bool, float, str]:
 
 
 def _look(
-    connected: ConnectedPlatform, programs: Sequence[Program], catalogue: Catalogue, group: str | None
+    connected: ConnectedPlatform,
+    programs: Sequence[Program],
+    catalogue: Catalogue,
+    group: str | None,
+    *,
+    borrows: bool,
 ) -> Fit | NoFit:
     try:
-        hand_off = read_hand_off(connected)
+        file = kept_platform_file(connected)
+        platform = load_platform(file)
+        hand_off = completed(read_hand_off(connected), platform, catalogue)
         for program in programs:
             check_team(program, hand_off)
             check_locations(program, hand_off)
-        allocations = [allocate(program, hand_off, catalogue, group) for program in programs]
+        allocations = [
+            allocate(program, hand_off, catalogue, group, _demand(program, borrows=borrows)) for program in programs
+        ]
         for program, allocation in zip(programs, allocations, strict=True):
             check_memory(program, allocation, catalogue)
-        file = kept_platform_file(connected)
-        platform = load_platform(file)
         largest = max(allocations, key=lambda each: each.nodes)
         used = _nodes_in_use(registry_of(hand_off), largest.group.instance_type)
     except (UsageError, SpecError) as error:
         return NoFit(connected, " ".join(str(error).split()))
+    now = sum(obtainable(hand_off, group).now.nodes for group in largest.groups)
     price = node_price(platform, largest.group.name, largest.group.instance_type)
-    return Fit(connected, platform, file, largest, largest.group.count - used, price)
+    return Fit(connected, platform, file, largest, now - used, price)
+
+
+def _demand(program: Program, *, borrows: bool) -> Demand:
+    """Return what decides whether the job can start, before the target and its options are known."""
+    return Demand(program.nodes, program.nodes, borrows or bool(program.options.get("slurm", {}).get("borrow")))
 
 
 def _nodes_in_use(registry: Registry, instance_type: str) -> int:

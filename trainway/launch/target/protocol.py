@@ -121,7 +121,8 @@ class Target(Generic[Request, Options]):
     decided: tuple[str, ...] = ()
     """The keys of a handle for which `on_platform` can have a value."""
     prepare: Callable[[Any], Sequence[Request]]
-    """Check the jobs of a Launch: `prepare_on_platform` or `prepare_here` of trainway/launch/starting/prepare.py."""
+    """Check the jobs of a Launch: `prepare_on_platform`, `prepare_beside_platform`, or `prepare_here` of
+    trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
     """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
     submit: Callable[[Request, Catalogue, Options], Handle]
