@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from tests.launch.kubernetes.platforms import hand_off_of
+from tests.launch.kubernetes.queue_admission import admitted_group
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.job_file.programs import program_of
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.program.allocation import allocate
+from trainway.launch.program.allocation import Allocation, allocate
 from trainway.launch.program.lost_nodes import demand_of
 from trainway.launch.program.program import Program
+from trainway.launch.program.request import Request
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.spec.derived.obtainable import completed
 from trainway.spec.errors import UsageError
@@ -206,6 +208,29 @@ def test_a_job_that_can_never_start_is_refused_and_no_other(
             allocate(job, hand_off, CATALOGUE, named, demand)
         for each in words:
             assert each in str(refused.value)
+
+
+def requested(of: Platform, nodes: int, team: str | None, chosen: str | None = None) -> Request:
+    """Return the request of a job on all groups of the platform, whatever it can have."""
+    hand_off, job = hand_off_of(of), program(nodes, team)
+    groups = [each for each in hand_off.node_groups if chosen in (None, each.name)]
+    allocation = Allocation(groups[0], nodes, groups[0].ranks or 1, tuple(groups[1:]))
+    return Request(job, "job-1129", hand_off, "image", allocation)
+
+
+QUEUED = {
+    name: case
+    for name, case in CASES.items()
+    if name.startswith(("kueue", "kai")) and not {"min_nodes", "spare_nodes"} & case[3].keys()
+}
+
+
+@pytest.mark.parametrize(("of", "nodes", "team", "options", "words"), QUEUED.values(), ids=QUEUED)
+def test_the_queue_of_the_platform_admits_what_is_accepted_and_never_what_is_refused(
+    of: Platform, nodes: int, team: str, options: dict[str, Any], words: list[str] | None
+) -> None:
+    found = admitted_group(of, requested(of, nodes, team, options.get("group")))
+    assert (found is not None) is (words is None)
 
 
 def earlier(of: Platform) -> HandOff:

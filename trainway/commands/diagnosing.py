@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -135,6 +136,8 @@ def verify(
             require_hyperpod(platform)
         point = probe_point(nodes, team=team, command=rates_command() if find_slow else None)
         [request] = prepare([point], platform, catalogue, group=group, image=image)
+        # A repair names the node group, so that all nodes are of one that is known beforehand.
+        request = replace(request, allocation=replace(request.allocation, others=()))
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
         asked = rates_request(request, max_bytes=gib * 2**30) if find_slow else probe
         target = own_target(platform)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from trainway.launch.kubernetes.kubectl import at, items, kubectl_json
-from trainway.launch.kubernetes.placement import node_selector
+from trainway.launch.kubernetes.placement import selected_nodes
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.program.request import Request
 from trainway.launch.target.protocol import Handle, KnownNodes
@@ -36,9 +36,8 @@ def _allocatable_of_group(request: Request, handle: Handle) -> Mapping[str, Mapp
     """Return, by node of a group, what pods can request; nothing for claimed devices, or without access to nodes."""
     if request.allocation.group.claims:
         return {}
-    selector = ",".join(f"{label}={value}" for label, value in node_selector(request).items())
     with suppress(UsageError):
-        question = ("get", "nodes", f"--selector={selector}")
+        question = ("get", "nodes", f"--selector={selected_nodes(request)}")
         return allocatable_devices(kubectl_json(*at(handle), *question, what="nodes cannot be seen") or {})
     return {}
 

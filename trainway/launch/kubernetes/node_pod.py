@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.placement import close_together, node_selector, other_nodes, resources
+from trainway.launch.kubernetes.placement import affinity, close_together, node_selector, resources
 from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
@@ -46,8 +46,8 @@ def node_pod(
             claims=group.claims,
             volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),),
             tolerations=tolerations_of(catalogue[group.instance_type]),
-            node_selector=node_selector(request),
-            affinity=other_nodes(options),
+            node_selector=node_selector(request) or None,
+            affinity=affinity(request, options),
             scheduler=scheduler(hand_off),
             user=USER,
             stop_seconds=STOP_SECONDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.kubernetes.who_shares import RUN_LABEL, shared_nodes
 from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
@@ -17,6 +17,8 @@ from trainway.spec.sections.orchestrator import Orchestrator
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 _HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+# https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity-weight (read 2026-11-29)
+_HIGHEST_WEIGHT = 100
 
 
 def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int | str]]:
@@ -37,27 +39,69 @@ def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int
 
 
 def node_selector(request: Request) -> dict[str, str]:
-    """Return the labels of the group's nodes, with HyperPod only of those that HyperPod considers healthy."""
+    """Return the labels of the nodes that all groups of the run share, or those of its only group.
+
+    On HyperPod, only nodes that HyperPod considers healthy are selected.
+    """
+    if request.allocation.others:
+        return _healthy(request.hand_off)
     return nodes_of(request.hand_off, request.allocation.group)
 
 
 def nodes_of(hand_off: HandOff, group: Nodes) -> dict[str, str]:
     """Return the node selector of pods on the nodes of a node group."""
-    healthy = _HEALTHY if hand_off.orchestrator == "hyperpod-eks" else {}
-    return {NODES_LABEL: group.name, **healthy}
+    return {NODES_LABEL: group.name, **_healthy(hand_off)}
 
 
-def other_nodes(options: KubernetesOptions) -> dict[str, Any] | None:
-    """Return the affinity that keeps pods away from the excluded nodes. None excludes no node.
+def selected_nodes(request: Request) -> str:
+    """Return the selector of the nodes of the run's groups, as kubectl takes it."""
+    labels = [f"{label}={value}" for label, value in node_selector(request).items()]
+    names = ",".join(group.name for group in request.allocation.groups)
+    return ",".join([*([f"{NODES_LABEL} in ({names})"] if request.allocation.others else []), *labels])
+
+
+def _healthy(hand_off: HandOff) -> dict[str, str]:
+    return _HEALTHY if hand_off.orchestrator == "hyperpod-eks" else {}
+
+
+def affinity(request: Request, options: KubernetesOptions) -> dict[str, Any] | None:
+    """Return the affinity that keeps pods on the groups of the run, and off the excluded nodes. None needs none.
 
     Kueue heeds it where it places pods by their network: https://github.com/kubernetes-sigs/kueue/pull/7899 (read
-    2026-11-23).
+    2026-11-23). It gives a job only a flavor that matches, and tries the flavors in the order of the queue:
+    https://github.com/kubernetes-sigs/kueue/blob/main/site/content/en/docs/concepts/resource_flavor.md (read
+    2026-11-29).
     """
-    if options.exclude is None:
+    names = [group.name for group in request.allocation.groups]
+    excluded = [name for name in (options.exclude or "").split(",") if name]
+    expressions = [
+        *([{"key": NODES_LABEL, "operator": "In", "values": names}] if len(names) > 1 else []),
+        *([{"key": HOSTNAME, "operator": "NotIn", "values": excluded}] if options.exclude is not None else []),
+    ]
+    if not expressions:
         return None
-    names = [name for name in options.exclude.split(",") if name]
-    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": names}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    term = {"matchExpressions": expressions}
+    nodes: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    if len(names) == 1 or request.hand_off.cluster.queue == "kueue":
+        return {"nodeAffinity": nodes}
+    # Other schedulers choose a node by its score: the first group has the highest.
+    nodes["preferredDuringSchedulingIgnoredDuringExecution"] = [
+        {
+            "weight": max(1, _HIGHEST_WEIGHT - position),
+            "preference": {"matchExpressions": [{"key": NODES_LABEL, "operator": "In", "values": [name]}]},
+        }
+        for position, name in enumerate(names)
+    ]
+    if request.allocation.nodes == 1 or request.hand_off.cluster.queue != "none":
+        return {"nodeAffinity": nodes}
+    # The first pod of the run chooses the group, and the others follow it.
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+    # (read 2026-11-29)
+    same_group = {"labelSelector": {"matchLabels": {RUN_LABEL: request.run}}, "topologyKey": NODES_LABEL}
+    return {
+        "nodeAffinity": nodes,
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same_group]},
+    }
 
 
 def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:

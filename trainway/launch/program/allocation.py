@@ -10,6 +10,7 @@ from trainway.spec.derived.obtainable import Bound, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
+from trainway.spec.sections.orchestrator import Orchestrator
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _keeps_in_one_group(hand_off: HandOff, demand: Demand) -> bool:
     one flavor, Run:ai one node pool, and Slurm one partition. Where no queue shares the nodes of EKS, the pods of a job
     require nodes of one group. KAI and task governance have quotas of types, and would mix the groups of a type.
     """
-    if demand.most == 1 or not hand_off.cluster.namespaces:
+    if demand.most == 1 or not Orchestrator(hand_off.orchestrator).is_kubernetes:
         return True
     queue = hand_off.cluster.queue
     return queue in ("kueue", "run-ai") or (queue == "none" and hand_off.orchestrator == "eks")

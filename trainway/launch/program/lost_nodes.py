@@ -10,6 +10,7 @@ from trainway.launch.program.request import Request
 from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
+from trainway.spec.sections.orchestrator import Orchestrator
 
 
 def least_nodes(request: Request, options: LostNodeOptions) -> int:
@@ -41,7 +42,8 @@ def demand_of(program: Program, hand_off: HandOff, options: object) -> Demand:
     if not isinstance(options, LostNodeOptions):
         return Demand(program.nodes, program.nodes, borrows)
     most = program.nodes + options.spare_nodes
-    as_a_whole = hand_off.cluster.queue in ("kueue", "task governance") or not hand_off.cluster.namespaces
+    is_kubernetes = Orchestrator(hand_off.orchestrator).is_kubernetes
+    as_a_whole = hand_off.cluster.queue in ("kueue", "task governance") or not is_kubernetes
     if as_a_whole or not options.continues:
         return Demand(most, most, borrows)
     return Demand(options.min_nodes or program.nodes, most, borrows)

@@ -180,12 +180,13 @@ def _check_has_team(request: Request) -> None:
 
 
 def _directives(request: Request, instance: Instance, options: SlurmOptions, earlier: Earlier | None) -> list[str]:
-    group = request.allocation.group
     accelerator = instance.accelerator
     directives = [
         f"job-name={request.run}",
-        # HyperPod makes a partition of each node group (stacks/clusters/hyperpod_slurm.py).
-        f"partition={group.name}",
+        # HyperPod makes a partition of each node group (stacks/clusters/hyperpod_slurm.py). Slurm starts a job in one
+        # partition of several, the one that is free first: https://slurm.schedmd.com/sbatch.html#OPT_partition
+        # (read 2026-11-29)
+        f"partition={','.join(group.name for group in request.allocation.groups)}",
         f"nodes={started_nodes(request, options)}",
         "ntasks-per-node=1",
         "exclusive",
