@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, error, warning
+from trainway.spec.derived.obtainable import obtainable, supply_of
+from trainway.spec.derived.shares import guaranteed_nodes
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -30,6 +32,35 @@ def describe(inquiry: Inquiry, identifier: str) -> dict[str, Any] | None:
 def nodes_of(groups: Sequence[tuple[KeyPath, NodeGroup]]) -> int:
     """Return the number of nodes of all groups that share a reservation."""
     return sum(group.count for _, group in groups)
+
+
+def reserves_too_few(
+    inquiry: Inquiry, what: str, total: int, groups: Sequence[tuple[KeyPath, NodeGroup]], remedy: str
+) -> Iterator[AccountFinding]:
+    """Yield a warning if groups grow beyond their reserved instances, or teams are guaranteed more nodes than these.
+
+    The nodes beyond are launched into the same reservation, so that EC2 or HyperPod cannot start them. `what` names the
+    reservation, and `remedy` says how it gets more instances.
+    """
+    supply, names = supply_of(inquiry.platform, inquiry.catalogue), [group.name for _, group in groups]
+    sharing = [each for each in supply.node_groups if each.name in names]
+    grown = sum(obtainable(supply, each).at_most.nodes for each in sharing)
+    of_teams = guaranteed_nodes(inquiry.platform).values()
+    guaranteed = sum(nodes[name] for nodes in of_teams for name in names)
+    reasons = [
+        *([f"{' and '.join(names)} may grow to {grown} nodes"] if grown > total else []),
+        *([f"the guarantees of the teams need {guaranteed} of its nodes"] if guaranteed > total else []),
+    ]
+    if reasons:
+        lower = " and ".join(
+            [*(["max_count"] if grown > total else []), *(["the guarantees"] if guaranteed > total else [])]
+        )
+        yield warning(
+            f"{what} has {total} instances",
+            why=f"{', and '.join(reasons)}, which start in it alone",
+            fix=f"{remedy}, or lower {lower} to {total}",
+            key=groups[0][0],
+        )
 
 
 def judge(
@@ -91,9 +122,12 @@ def _state(inquiry: Inquiry, found: Mapping[str, Any], key: KeyPath) -> Iterator
 
 
 def sizes(
-    inquiry: Inquiry, found: Mapping[str, Any], groups: Sequence[tuple[KeyPath, NodeGroup]]
+    inquiry: Inquiry, found: Mapping[str, Any], groups: Sequence[tuple[KeyPath, NodeGroup]], remedy: str
 ) -> Iterator[AccountFinding]:
-    """Yield whether a reservation has too few instances, or too few free ones, for its groups."""
+    """Yield whether a reservation has too few instances, or too few free ones, for its groups.
+
+    `remedy` says how the groups get more reserved instances.
+    """
     identifier, needed = found["CapacityReservationId"], nodes_of(groups)
     total = _total(found)
     free = found.get("AvailableInstanceCount", total)
@@ -112,6 +146,8 @@ def sizes(
             f"Name=capacity-reservation-id,Values={identifier}` lists them",
             key=groups[0][0],
         )
+    if total >= needed:
+        yield from reserves_too_few(inquiry, identifier, total, groups, remedy)
 
 
 def _total(found: Mapping[str, Any]) -> int:

@@ -34,7 +34,7 @@ def capacity_blocks(inquiry: Inquiry) -> Iterator[AccountFinding]:
             )
             continue
         yield from judge(inquiry, found, sharing, "capacity_block")
-        yield from sizes(inquiry, found, sharing)
+        yield from sizes(inquiry, found, sharing, "buy a larger block")
         for key, group in sharing:
             yield from _times(found, group, key)
 

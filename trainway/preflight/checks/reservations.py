@@ -32,4 +32,4 @@ def reservations(inquiry: Inquiry) -> Iterator[AccountFinding]:
             )
             continue
         yield from judge(inquiry, found, sharing, "reservation")
-        yield from sizes(inquiry, found, sharing)
+        yield from sizes(inquiry, found, sharing, "enlarge the reservation")

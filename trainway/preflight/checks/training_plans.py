@@ -8,7 +8,7 @@ from typing import Any, Final
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error, warning
-from trainway.preflight.reservations import hours_until, utc
+from trainway.preflight.reservations import hours_until, reserves_too_few, utc
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.capacity import TrainingPlan
 from trainway.spec.sections.node_group import NodeGroup
@@ -120,3 +120,6 @@ def _free(
             fix="remove the nodes of the cluster that uses the others",
             key=key,
         )
+    if total >= needed:
+        what = f"the training plan {plan['TrainingPlanName']}"
+        yield from reserves_too_few(inquiry, what, total, groups, "buy a larger plan")
