@@ -136,7 +136,7 @@ def verify(
             require_hyperpod(platform)
         point = probe_point(nodes, team=team, command=rates_command() if find_slow else None)
         [request] = prepare([point], platform, catalogue, group=group, image=image)
-        # A repair names the node group, so that all nodes are of one that is known beforehand.
+        # A repair names the node group of the nodes, so that only one group can be tested.
         request = replace(request, allocation=replace(request.allocation, others=()))
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)
         asked = rates_request(request, max_bytes=gib * 2**30) if find_slow else probe
