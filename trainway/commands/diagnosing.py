@@ -27,10 +27,15 @@ def explain(
     from trainway.launch.registry.find import find_run
     from trainway.launch.runs.evidence import evidence_of
     from trainway.launch.runs.run_directory import directory_named, run_here
+    from trainway.launch.starting.never_starts import never_starts
 
     of_others = None if run_here(name) else directory_named(name)
     with working(f"reading what is known of {name}"):
-        evidence = evidence_in(of_others) if of_others else evidence_of(find_run(name))
+        if of_others:
+            evidence = evidence_in(of_others)
+        else:
+            found = find_run(name)
+            evidence = evidence_of(found) + never_starts(found)
         findings = findings_of(evidence)
     if as_json:
         print(json.dumps(as_document(findings), indent=2))
