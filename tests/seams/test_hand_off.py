@@ -75,6 +75,9 @@ def test_the_launcher_reads_the_hand_off_of_every_platform(names: tuple[str, ...
             assert hand_off.orchestrator == platform.orchestrator.value
             assert [each.name for each in hand_off.node_groups] == [each.name for each in platform.node_groups]
             assert hand_off.teams == tuple(team.name for team in platform.teams)
+            # A launcher needs no platform file to know which jobs can start.
+            assert all(each.most is not None for each in hand_off.node_groups)
+            assert [each.name for each in hand_off.team_shares] == [team.name for team in platform.teams]
             # Every value that only a deploy knows is in its place.
             text = hand_off.model_dump_json()
             assert "${" not in text and "Token[" not in text
