@@ -110,6 +110,13 @@ CASES: dict[str, tuple[Platform, int, str | None, dict[str, Any], list[str] | No
     ),
     "kueue: a guarantee in two groups": (platform(TWO, [SIX]), 4, "small", {}, None),
     "kueue: one job in two groups": (platform(TWO, [SIX]), 5, "small", {}, ["second, has at most 4"]),
+    "kueue: a guarantee that is split": (
+        platform([group(2, name="first"), group(8, name="second")], [SIX]),
+        5,
+        "small",
+        {},
+        ["can have 4 nodes of second: it is guaranteed 6", NO_BORROW],
+    ),
     "kueue: a named group": (platform(TWO, [SIX]), 3, "small", {"group": "first"}, ["first of", "has at most 2"]),
     # A pod requests about half of the CPUs of a node without accelerators, so the quota of 2 nodes is one of 3 pods.
     "kueue: processors": (
