@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import torch.distributed as dist
 
@@ -32,6 +33,7 @@ def not_finite(setup: Setup, step: int) -> str | None:
 def rewound(
     setup: Setup,
     start_from: str | None,
+    run: Path,
     progress: Progress,
     divergence: str,
     rewinds: Counter[int],
@@ -40,10 +42,11 @@ def rewound(
     """Load the newest checkpoint, and return its progress with the samples that follow those of `progress`.
 
     The samples between the checkpoint and `progress` are not seen again. `rewinds` counts by the step of the
-    checkpoint. A run without a checkpoint begins anew, with other samples.
+    checkpoint. A run that never had a checkpoint begins anew, with other samples.
 
     Raises:
         Diverged: the job stops instead, or has gone back to this checkpoint often enough.
+        UserError: the checkpoints of the run are gone.
     """
     settings = setup.job.instability
     remedy = "Lower optimizer.learning_rate, lengthen schedule.warmup_steps, or look for bad data"
@@ -61,7 +64,7 @@ def rewound(
             f"{divergence}. The checkpoints are from before. {remedy}, or set instability.action to rewind, which "
             "leaves these samples out. Then launch the job again, which resumes from its newest checkpoint"
         )
-    loaded, _ = begin(setup, start_from)
+    loaded, _ = begin(setup, start_from, run)
     rewinds[loaded.step] += 1
     if rewinds[loaded.step] > settings.rewinds:
         tell()

@@ -1,6 +1,7 @@
 """Prepare everything that a rank needs before its first step."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,16 +123,20 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
     )
 
 
-def begin(setup: Setup, start_from: str | None) -> tuple[Progress, Resumed | None]:
+def begin(setup: Setup, start_from: str | None, run: Path) -> tuple[Progress, Resumed | None]:
     """Fill the model from the newest checkpoint of the run, from `start_from`, or with its initial weights.
 
-    Returns the progress so far, and the checkpoint that the run resumes from, or None for a new run.
+    `run` is the directory of the run. Returns the progress so far, and the checkpoint that the run resumes from, or
+    None for a new run.
 
     Raises:
-        UserError: no checkpoint of the run can be read, or `start_from` is of another model or tokenizer.
+        UserError: no checkpoint of the run can be read, those that it had are gone, or `start_from` is of another model
+            or tokenizer.
     """
     model, job = setup.local.model, setup.job
-    resumed = checkpoint.resume(setup.checkpoints, setup.memory, model, setup.optimizer, setup.identity)
+    resumed = checkpoint.resume(
+        setup.checkpoints, setup.memory, model, setup.optimizer, setup.identity, run, job.checkpoint.keep
+    )
     if resumed:
         return resumed.progress, resumed
     if start_from:

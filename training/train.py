@@ -6,13 +6,13 @@ Settings that are not in the job file come from the environment: TRAINWAY_LOCATI
 TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`), and TRAINWAY_RUN, the
 directory of the metrics (default: runs/<name of the job>). TRAINWAY_METRICS is the address that answers Prometheus (see
 `observe/exporter.py`). TRAINWAY_STATE is the file in the platform's bucket that has the state of the run. TRAINWAY_JOB
-is the job file if --config is not given.
+is the job file if --config is not given. TRAINWAY_FROM_SCRATCH lets a run begin anew (see `hosts/run_record.py`).
 
-A run always resumes from the latest readable checkpoint of its job. After SIGTERM or SIGUSR1 to any rank or to
-torchrun, the run takes up to three more steps, until all ranks have done the same ones. It then writes a checkpoint and
-exits with status 0, or with TRAINWAY_STOPPED_STATUS if the program that starts the job must know that the job is not
-done. torchrun allows its ranks 30 seconds for that. A mistake in the job file or its data exits with status 2 and one
-message. `errors.py` has the other statuses.
+A run always resumes from the latest readable checkpoint of its job. If the checkpoints that it had are gone, it ends
+before the first step. After SIGTERM or SIGUSR1 to any rank or to torchrun, the run takes up to three more steps, until
+all ranks have done the same ones. It then writes a checkpoint and exits with status 0, or with TRAINWAY_STOPPED_STATUS
+if the program that starts the job must know that the job is not done. torchrun allows its ranks 30 seconds for that. A
+mistake in the job file or its data exits with status 2 and one message. `errors.py` has the other statuses.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.agent import end_with_agent
 from training.hosts.lease import SECONDS_UNTIL_DEAD
+from training.hosts.run_record import FROM_SCRATCH, read_record
 from training.hosts.stopping import StopSignal
 from training.hosts.this_node import nodes_of_run
 from training.model.attention_kernels import chosen_kernels
@@ -173,7 +174,7 @@ def take_steps(
     """Take the steps of a run that has its leases. See `train`."""
     job = setup.job
     loading = time.monotonic()
-    progress, resumed = begin(setup, inputs.start_from)
+    progress, resumed = begin(setup, inputs.start_from, run)
     load_seconds = time.monotonic() - loading
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
@@ -278,7 +279,7 @@ def take_steps(
                 watchdog.other("a rewind")
                 saver.wait()
                 allow_around_steps(world, job.hang_detection)
-                progress = rewound(setup, inputs.start_from, progress, divergence, rewinds, metrics)
+                progress = rewound(setup, inputs.start_from, run, progress, divergence, rewinds, metrics)
                 first_step = progress.step + 1
                 guard, loss_scale = begin_at(setup, progress)
                 batches.close()
@@ -346,7 +347,12 @@ def start_metrics(
     if state := run_state():
         state.take("nodes", {"nodes": nodes})
     trackers = TrackerProcesses(job.trackers, job.name, run) if job.trackers.named else None
-    metrics = Metrics(run, job.steps, resumed.progress.step if resumed else None, state, trackers)
+    launch = os.environ.get(FROM_SCRATCH)
+    begins_anew = launch is not None and launch not in read_record(run).from_scratch
+    follows = resumed.progress.step if resumed else 0 if begins_anew else None
+    metrics = Metrics(run, job.steps, follows, state, trackers)
+    if begins_anew:
+        metrics.event("from_scratch", launch=launch)
     metrics.start(**description)
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)

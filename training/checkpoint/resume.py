@@ -1,6 +1,7 @@
 """Resume a run from its newest readable checkpoint, in memory or in storage."""
 
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from training.checkpoint.agreement import Unreadable
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.state import Progress
 from training.errors import UserError
+from training.hosts.run_record import ExpectedCheckpoints, expected_in
 from training.model.decoder import Decoder
 from training.model.finite import all_finite
 
@@ -31,21 +33,31 @@ def resume(
     model: Decoder,
     optimizer: torch.optim.Optimizer,
     identity: dict[str, Any],
+    run: Path | None = None,
+    keep: int = 1,
 ) -> Resumed | None:
     """Fill the model and the optimizer, or return None if there is no checkpoint. Every rank calls this.
 
     All ranks skip a checkpoint that is damaged or has weights that are not finite. Rank 0 prints a warning that names
-    it.
+    it. `run` is the directory with the record of a run that keeps its newest `keep` checkpoints. Without it, nothing is
+    expected.
 
     Raises:
-        UserError: no checkpoint in storage can be read, or it belongs to another run.
+        UserError: no checkpoint in storage can be read, it belongs to another run, or those of this run are gone.
     """
-    in_storage = stored.complete(location)
+    expected = _expected(location, run, keep)
+    in_storage = list(expected.found)
+    if expected.begins_anew:
+        expected.check_empty()
+        if memory:
+            memory.keep_only(None)
+        return None
     found = [(step, False) for step in in_storage]
     found += [(step, True) for step in memory.steps()] if memory else []
     skipped: list[str] = []
     damaged: list[int] = []
     for step, in_memory in sorted(found, reverse=True):
+        expected.check(step)
         try:
             if memory and in_memory:
                 resumed = Resumed(memory.load(step, model, optimizer), "memory")
@@ -62,12 +74,37 @@ def resume(
             continue
         if memory:
             memory.keep_only(step if in_memory else None)
+        if dist.get_rank() == 0 and (warning := expected.older(step)):
+            print(f"warning: {warning}", file=sys.stderr, flush=True)
         return resumed._replace(damaged=tuple(damaged))
     if in_storage:
         tried = "; ".join(skipped)
-        raise UserError(f"no checkpoint can be read: {tried}. Bring one back, or delete them to begin anew")
+        raise UserError(
+            f"no checkpoint can be read: {tried}. Bring one back, or move them away and begin anew with "
+            "`trainway resume RUN --from-scratch`"
+        )
+    expected.check(None)
     if memory:
         memory.keep_only(None)
     # The search for a checkpoint fills the optimizer's state, as if it had done a step.
     optimizer.state.clear()
     return None
+
+
+def _expected(location: str, run: Path | None, keep: int) -> ExpectedCheckpoints:
+    """Return what rank 0 finds, on every rank. Other hosts may not have the record of the run."""
+    found: list[ExpectedCheckpoints | UserError] = [ExpectedCheckpoints("", location)]
+    if dist.get_rank() == 0:
+        try:
+            begun, complete = stored.steps(location)
+            found = [
+                ExpectedCheckpoints("", location, found=tuple(complete))
+                if run is None
+                else expected_in(location, run, keep, complete, begun)
+            ]
+        except UserError as error:
+            found = [error]
+    dist.broadcast_object_list(found, src=0)
+    if isinstance(found[0], UserError):
+        raise found[0]
+    return found[0]

@@ -81,13 +81,20 @@ def complete(location: str) -> list[int]:
     found: list[list[int] | UserError] = [[]]
     if dist.get_rank() == 0:
         try:
-            found = [sorted(_complete(location_files.list_files(location)), reverse=True)]
+            found = [steps(location)[1]]
         except UserError as error:
             found = [error]
     dist.broadcast_object_list(found, src=0)
     if isinstance(found[0], UserError):
         raise found[0]
     return found[0]
+
+
+def steps(location: str) -> tuple[list[int], list[int]]:
+    """Return the steps that have files, and those of the complete checkpoints, newest first. Rank 0 calls this."""
+    files = location_files.list_files(location)
+    begun = {int(match[1]) for file in files if (match := _NAME.match(file))}
+    return sorted(begun, reverse=True), sorted(_complete(files), reverse=True)
 
 
 def newest(location: str) -> int | None:
