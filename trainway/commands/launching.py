@@ -306,11 +306,19 @@ def resume(
             "the code of the launch, and on this machine its directory as it is now.",
         ),
     ] = None,
+    from_scratch: Annotated[
+        bool,
+        typer.Option(
+            "--from-scratch",
+            help="Begin at the first step although the checkpoints or the outputs that the run had are gone. Without "
+            "it, such a run fails before its first step.",
+        ),
+    ] = False,
 ) -> None:
     """Resume a run from its latest checkpoint, on the same target, with the same options and the same code."""
     from trainway.launch.starting.start import resume as start_again
 
-    if exit_status := start_again(name, None if code is None else str(code.absolute())):
+    if exit_status := start_again(name, None if code is None else str(code.absolute()), from_scratch=from_scratch):
         raise typer.Exit(exit_status)
 
 

@@ -75,6 +75,7 @@ def render_local(
         **logging_to(run / "logs", shown_ranks="0"),
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes)),
         **child_environment(),
+        **program.permission_to_begin_anew,
     }
     roots: Mapping[str, str] = {}
     if hand_off:

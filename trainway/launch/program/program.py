@@ -31,6 +31,8 @@ PASSED_SIGNALS = _NODE / "passed_signals.py"
 # Sent only with programs that need them.
 _ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS)
 UNPACKER = CHECKOUT / "training/private_code.py"
+FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
+"""The variable that has `Program.from_scratch`. The job reads it in training/hosts/run_record.py."""
 LOCK = "packages.txt"
 """The file of a run with the lock of its Python packages."""
 EVALUATION_JOB = "on_checkpoint.job.yaml"
@@ -212,6 +214,8 @@ class Program:
     """Names of metrics, and the regular expressions that capture their values in a line of the log."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of targets that the job file sets, by the names of the target and of the flag."""
+    from_scratch: str | None = None
+    """A name for a launch that may begin anew although what the run had is gone. None: such a launch is refused."""
     on_checkpoint: OnCheckpoint | None = None
     """The job that evaluates the checkpoints, or None."""
     log_patterns: LogPatterns | None = None
@@ -260,6 +264,11 @@ class Program:
             raise ValueError(f"the packages of {self.name} are not locked: trainway/launch/starting/job_packages.py")
         return self.lock is not None and not self.lock.is_empty
 
+    @property
+    def permission_to_begin_anew(self) -> Mapping[str, str]:
+        """The environment variable by which a launch may begin anew, or nothing."""
+        return {} if self.from_scratch is None else {FROM_SCRATCH: self.from_scratch}
+
     def node_command(self, files: PurePath, code: str | None, lock: PurePath | None = None) -> tuple[str, ...]:
         """Return what a node runs that has the files in the directory `files`.
 
@@ -278,7 +287,8 @@ class Program:
         `roots` maps the schemes of locations to what they are on the nodes.
         """
         if self.started_by is None:
-            return {**self.environment, **({"TRAINWAY_RUN_NAME": run} if self.trackers.packages else {})}
+            named = {"TRAINWAY_RUN_NAME": run} if self.trackers.packages else {}
+            return {**self.environment, **named, **self.permission_to_begin_anew}
         # A file system that all nodes have: its root is a path, and that of a bucket is a URI.
         file_system = roots.get("fsx", "")
         shared = {"TRAINWAY_PACKAGES": f"{file_system}/packages"} if self._installs and file_system[:1] == "/" else {}
@@ -288,6 +298,7 @@ class Program:
             **self.environment,
             **{name: located_at(location, roots) for name, location in self.located.items()},
             **shared,
+            **self.permission_to_begin_anew,
             "TRAINWAY_RUN_NAME": run,
             "TRAINWAY_OUTPUT": str(outputs),
         }

@@ -25,7 +25,7 @@ from trainway.launch.registry.find import PLATFORM_FILE, connected_by, find_run,
 from trainway.launch.registry.platform_file import kept_platform_file
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
-from trainway.launch.runs.run_directory import make_run_directory, read_launch, record_submission
+from trainway.launch.runs.run_directory import make_run_directory, now, read_launch, record_submission
 from trainway.launch.starting.code import sync
 from trainway.launch.starting.evaluated_meanwhile import evaluated_meanwhile
 from trainway.launch.starting.prepare import Launch, evaluation_points
@@ -248,11 +248,11 @@ def _kept_of_code(launch: Launch, request: Any) -> dict[str, Any]:
     return code_record(launch.code_directory, location, launch.archive, hand_off)
 
 
-def resume(name: str, code: str | None = None) -> int:
+def resume(name: str, code: str | None = None, *, from_scratch: bool = False) -> int:
     """Resume a run from its latest checkpoint on the same target with the same options. Return the exit status.
 
-    A run of a platform has the code of its launch again, or that of the directory `code`. Raises UsageError for a run
-    that has not ended.
+    A run of a platform has the code of its launch again, or that of the directory `code`. With `from_scratch`, a run
+    whose checkpoints are gone begins anew. Raises UsageError for a run that has not ended.
     """
     run = find_run(name)
     record = read_launch(run)
@@ -266,6 +266,8 @@ def resume(name: str, code: str | None = None) -> int:
     archive = recorded_code(name, options, runs_again=code is None) if target.orchestrators else None
     points = recorded_points(run, options, evaluation, is_here=not target.orchestrators)
     _check_team(name, record, points[0].program)
+    if from_scratch:
+        points = [replace(point, program=replace(point.program, from_scratch=now())) for point in points]
     launch = Launch(
         points,
         platform_file_of(record, target, f"{name} cannot be resumed"),
