@@ -1,6 +1,6 @@
 """Prepare everything that a rank needs before its first step."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from training import checkpoint
 from training.checkpoint import NodeMemory, Progress, model_files, weights
+from training.checkpoint.identity import identity_of
 from training.checkpoint.resume import Resumed
 from training.config import Job, Layout
 from training.config.presets import Shape, shape_of
@@ -89,13 +90,9 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
         model = Decoder(shape, index.vocabulary, job.memory.loss_chunks)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     local = local_model(model, job, world, index.end_of_text)
-    identity: dict[str, Any] = {
-        "model": asdict(shape) | {"vocabulary": index.vocabulary},
-        "tokenizer": index.tokenizer.sha256,
-        "data": inputs.data.identity,
-        "sequence_length": job.data.sequence_length,
-        "seed": job.seed,
-    }
+    identity = identity_of(job, shape, index.vocabulary, index.tokenizer.sha256, inputs.data.identity)
+    # No key of the job file: the progress has a factor that depends on it.
+    identity |= {"first_loss_scale": initial_scale(job.precision)}
     hosts = host_group()
     memory = None
     if job.checkpoint.memory_every:

@@ -57,15 +57,13 @@ def test_nothing_is_found_where_nothing_is(location: str) -> None:
 
 
 @IN_S3_AT_NIGHT
-def test_a_checkpoint_of_another_run_is_refused_with_the_difference(location: str) -> None:
+def test_a_checkpoint_of_another_job_is_refused_with_the_difference(location: str) -> None:
     from training import checkpoint
     from training.checkpoint import Progress
 
     state = trained(seed=0, steps=1)
     save(location, state, Progress(1, 8, 2.0))
-    with pytest.raises(
-        UserError, match=r"step-00000001 is a checkpoint of another run: seed was 0, is 7\. Give the job"
-    ):
+    with pytest.raises(UserError, match=r"step-00000001 does not fit the job file: seed was 0 in the run, and is 7\. "):
         checkpoint.load(location, 1, *state, IDENTITY | {"seed": 7})
 
 

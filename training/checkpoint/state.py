@@ -1,12 +1,13 @@
 """The state that a checkpoint holds."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import torch
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, get_state_dict, set_state_dict
 
+from training.checkpoint.identity import ChangedKey, differences
 from training.errors import UserError
 from training.model.decoder import Decoder
 
@@ -75,13 +76,23 @@ def progress_in(run: dict[str, Any], identity: dict[str, Any], source: str) -> P
     """Return the progress in the `run` entry of a state from `source`.
 
     Raises:
-        UserError: the checkpoint belongs to another run. The message names the differences.
+        UserError: the checkpoint does not fit the job. The message names the differences, and what loses nothing.
     """
     saved = json.loads(run["identity"])
-    different = [f"{key} was {saved.get(key)}, is {now}" for key, now in identity.items() if saved.get(key) != now]
-    if different:
+    if different := differences(saved, identity):
         raise UserError(
-            f"{source} is a checkpoint of another run: {'; '.join(different)}. "
-            "Give the job another name or checkpoint.location, or delete the old checkpoints"
+            f"{source} does not fit the job file: {'; '.join(map(str, different))}. Set it back, or launch the job as "
+            f"a new run with another name and checkpoint.location{_start_from(source, different)}"
         )
-    return Progress.of_entry(run)
+    progress, first = Progress.of_entry(run), identity.get("first_loss_scale")
+    # A run in another precision has found no factor for this one. Without a factor, it is always 1.
+    if first is not None and (first == 1 or saved.get("first_loss_scale", first) != first):
+        return replace(progress, loss_scale=first)
+    return progress
+
+
+def _start_from(source: str, different: list[ChangedKey]) -> str:
+    """Return how the new run starts from the weights of the checkpoint, if it has the same model and tokenizer."""
+    if any(each.key.startswith(("model", "variant", "the ")) for each in different):
+        return ""
+    return f". With `checkpoint.start_from: {source}`, it starts from these weights"
