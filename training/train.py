@@ -176,6 +176,9 @@ def take_steps(
     loading = time.monotonic()
     progress, resumed = begin(setup, inputs.start_from, run)
     load_seconds = time.monotonic() - loading
+    if resumed and inputs.start_from and setup.world.rank == 0:
+        own = f"the run resumes from its own checkpoint of step {progress.step}"
+        print(f"checkpoint.start_from: {inputs.start_from} is not read, because {own}", flush=True)
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
