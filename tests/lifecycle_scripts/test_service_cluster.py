@@ -99,13 +99,13 @@ def test_what_hyperpod_made_stays_and_the_platforms_is_added(lab: Lab) -> None:
     for node in lab.nodes.values():
         hyperpod_mounts(node)
     before = (lab["ctl"].root / "opt/slurm/etc/slurm.conf").read_text()
-    started = {name: lab[name].run("pgrep", "slurmd").stdout for name in ("n1", "n2")}
+    started = {name: lab[name].run("pgrep", "--oldest", "slurmd").stdout for name in ("n1", "n2")}
     for name, done in lab.provision(entry=ENTRY).items():
         assert done.returncode == 0, f"{name}: {done.stdout}"
     after = (lab["ctl"].root / "opt/slurm/etc/slurm.conf").read_text()
     assert after.startswith(before.rstrip("\n"))
     assert "HealthCheckProgram=" in after.removeprefix(before)
-    assert {name: lab[name].run("pgrep", "slurmd").stdout for name in ("n1", "n2")} == started
+    assert {name: lab[name].run("pgrep", "--oldest", "slurmd").stdout for name in ("n1", "n2")} == started
     # The last step has let jobs come; the controller asks the nodes anew after its restart.
     wait_for("the nodes are idle", lambda: states(lab) == ["idle", "idle"])
     assert lab["ctl"].run("srun", "--nodes=2", "hostname", timeout=300).stdout.split()
