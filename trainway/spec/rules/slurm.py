@@ -31,6 +31,21 @@ HEALTH_SETTINGS = (
 )
 LOGIN_SETTINGS = ("ProctrackType", "TaskPlugin")
 PRIVATE_SETTINGS = ("JobContainerType", "NamespaceType")
+# Keys of the lines of partitions and of nodes. slurmctld does not start with one of them on a line of its own. Others,
+# such as DefMemPerGPU, are keys of the cluster, too.
+# https://slurm.schedmd.com/slurm.conf.html (PARTITION CONFIGURATION and NODE CONFIGURATION, read 2026-11-29)
+_OF_PARTITIONS = (
+    *("AllocNodes", "AllowAccounts", "AllowGroups", "AllowQos", "Alternate", "CpuBind", "Default", "DefaultTime"),
+    *("DenyAccounts", "DenyQos", "DisableRootJobs", "ExclusiveTopo", "ExclusiveUser", "GraceTime", "Hidden", "LLN"),
+    *("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxNodes", "MaxTime", "MinNodes", "Nodes", "OverSubscribe"),
+    *("PowerDownOnIdle", "PriorityJobFactor", "PriorityTier", "QOS", "ReqResv", "RootOnly", "State"),
+    *("TRESBillingWeights", "Topology"),
+)
+_OF_NODES = (
+    *("NodeHostname", "NodeAddr", "BcastAddr", "Boards", "CoreSpecCount", "CoresPerSocket", "CPUs", "CpuSpecList"),
+    *("Features", "Gres", "MemSpecLimit", "Procs", "RealMemory", "Reason", "RestrictedCoresPerGPU", "Sockets"),
+    *("SocketsPerBoard", "ThreadsPerCore", "TmpDisk", "Weight"),
+)
 # What stands for all partitions in slurm.conf, in any case.
 DEFAULT_PARTITION = "default"
 
@@ -107,6 +122,18 @@ def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iter
     for name in platform.slurm_or_default.settings:
         if reason := taken.get(name.lower()):
             yield ("slurm", "settings", name), reason, "leave the key out"
+        elif line := _line_of(name):
+            reason = f"it is a key of the lines of {line}, and slurmctld does not start with it on a line of its own"
+            fix = "leave the key out. A QOS can limit the time and the nodes of jobs: `sacctmgr modify qos`"
+            yield ("slurm", "settings", name), reason, fix
+
+
+def _line_of(name: str) -> str | None:
+    """Return whose lines of slurm.conf have a key that is no key of the cluster, or None for every other key."""
+    if name.lower() in map(str.lower, slurm_settings().keys):
+        return None
+    lines = {"partitions": _OF_PARTITIONS, "nodes": _OF_NODES}
+    return next((whose for whose, keys in lines.items() if name.lower() in map(str.lower, keys)), None)
 
 
 @published_rule
@@ -117,7 +144,7 @@ def slurm_knows_the_settings(platform: Platform, _catalogue: Catalogue) -> Itera
         return
     known = {name.lower(): name for name in slurm_settings().keys}
     for name in settings:
-        if name.lower() in known:
+        if name.lower() in known or _line_of(name):
             continue
         near = [known[each] for each in difflib.get_close_matches(name.lower(), list(known), n=3)]
         fix = f"did you mean {' or '.join(near)}?" if near else "leave the key out"
