@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from tests.service_model import problems
 from trainway.launch.kubernetes.pod_directory import JOB_FILE as KUBERNETES_JOB_FILE
 from trainway.launch.local import render_local
+from trainway.launch.program.environment import job_environment
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import DATA, SageMakerOptions, as_json, render_request
 from trainway.spec.errors import UsageError
@@ -105,8 +109,8 @@ def test_a_hang_of_any_run_leaves_the_state_of_its_collectives_in_its_directory(
     tmp_path: Path, hand_off: HandOff
 ) -> None:
     told = rendered(request(tmp_path, on_sagemaker(hand_off)))["Environment"]
-    assert told["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == f"{told['TRAINWAY_RUN']}/flight-recorder-rank-"
-    assert told["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1" and int(told["TORCH_NCCL_TRACE_BUFFER_SIZE"]) > 0
+    assert told["TORCH_FR_DUMP_TEMP_FILE"] == f"{told['TRAINWAY_RUN']}/flight-recorder-rank-"
+    assert told["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1" and int(told["TORCH_FR_BUFFER_SIZE"]) > 0
 
 
 def test_no_processes_restart_in_place_where_sagemaker_repairs_nodes(tmp_path: Path, hand_off: HandOff) -> None:
@@ -228,3 +232,12 @@ def test_a_dry_run_prints_what_the_aws_cli_takes(tmp_path: Path, hand_off: HandO
     job = rendered(request(tmp_path, on_sagemaker(hand_off)))
     assert json.loads(as_json(job)) == job
     assert not any(character in as_json(job) for character in itertools.chain("\t", "\r"))
+
+
+def test_pytorch_warns_of_no_variable_of_the_launcher(tmp_path: Path) -> None:
+    group = "init_process_group('gloo', rank=0, world_size=1, init_method='file://' + sys.argv[1])"
+    program = f"import sys, torch.distributed as d; d.{group}; d.destroy_process_group()"
+    told = {**os.environ, **job_environment(tmp_path / "job.yaml", tmp_path)}
+    command = [sys.executable, "-c", program, str(tmp_path / "store")]
+    done = subprocess.run(command, env=told, capture_output=True, text=True, check=True, timeout=1800)
+    assert "deprecated" not in done.stderr

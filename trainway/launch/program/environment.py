@@ -35,12 +35,14 @@ def job_environment(job_file: PurePath, run_directory: PurePath) -> dict[str, st
 def _flight_recorder(run_directory: PurePath) -> dict[str, str]:
     """Return the settings by which a collective that times out leaves a file of each rank. By default it is in /tmp.
 
-    https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html (read 2026-11-23)
+    https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html (read 2026-11-23). PyTorch 2.13 warns of
+    the names TORCH_NCCL_TRACE_BUFFER_SIZE and TORCH_NCCL_DEBUG_INFO_TEMP_FILE. The newer names are also in 2.11:
+    https://github.com/pytorch/torchtitan/pull/1748 (read 2026-11-29)
     """
     return {
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": str(RECORDED_COLLECTIVES),
+        "TORCH_FR_BUFFER_SIZE": str(RECORDED_COLLECTIVES),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(run_directory / FLIGHT_RECORDER_PREFIX),
+        "TORCH_FR_DUMP_TEMP_FILE": str(run_directory / FLIGHT_RECORDER_PREFIX),
     }
 
 
