@@ -50,6 +50,15 @@ PLANTED_IN = {
     "an absent secret": "test_secrets.py::test_a_secret_that_cannot_be_read_ends_the_run_with_a_sentence",
     "an absent input in S3": "test_run_inputs.py::test_what_is_absent_is_said_with_the_command_that_copies_it",
     "an absent input": "test_fault_table.py::test_an_input_that_is_absent_is_said_before_the_program_starts",
+    "outputs that vanished": (
+        "test_from_scratch.py::test_a_program_whose_outputs_vanish_is_refused_for_good_and_begins_anew_when_told"
+    ),
+    "options that the program refuses": (
+        "test_start_program.py::test_a_program_that_refuses_its_options_is_not_started_again"
+    ),
+    "the same failure twice, without a new step": (
+        "test_start_program.py::test_two_attempts_that_fail_in_the_same_way_without_a_step_end_the_launch"
+    ),
     "out of GPU memory, or of the job's memory": (
         "test_fault_table.py::test_other_failures_are_tried_again_and_so_is_memory_after_a_while"
     ),
