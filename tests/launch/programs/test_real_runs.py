@@ -69,7 +69,7 @@ def test_a_program_is_killed_resumed_stopped_and_finished(
     # `ray start` fails after 30 seconds, and no setting changes that.
     with more_cpu_time(running_on(cluster)) if name == "ray-train" else nullcontext():
         outputs = killed_here(program, inputs, tmp_path)
-        kept = cluster.shared / "runs" / program.name
+        kept = cluster.shared / "runs" / program.name / "outputs"
         shutil.copytree(outputs, kept, dirs_exist_ok=True)
         last = stopped_on_slurm(program, inputs, cluster, tmp_path)
         finished_on_slurm(program, inputs, cluster, tmp_path, last + 5)
@@ -122,8 +122,8 @@ def killed_here(program: Program, inputs: dict[str, str], directory: Path) -> Pa
 
 def stopped_on_slurm(program: Program, inputs: dict[str, str], cluster: Machines, directory: Path) -> int:
     """Resume the run on two nodes, stop it after another checkpoint, and return the last step that it took."""
-    before = checkpoints(program, cluster.shared / "runs" / program.name)
-    outputs = cluster.shared / "runs" / program.name
+    outputs = cluster.shared / "runs" / program.name / "outputs"
+    before = checkpoints(program, outputs)
 
     def has_saved(handle: Handle) -> bool:
         return state(handle).phase in OVER or checkpoints(program, outputs) - before != set()
@@ -136,7 +136,7 @@ def stopped_on_slurm(program: Program, inputs: dict[str, str], cluster: Machines
     wait_for(f"{program.name} ends", lambda: is_over(run), 240)
     wait_for("Slurm says so", lambda: state(handle).phase in OVER)
     assert state(handle).phase is Phase.STOPPED, log.read_text()[-3000:]
-    attempt = max((run / "attempts").iterdir(), key=lambda each: int(each.name))
+    attempt = max((run / "attempts").glob("[0-9]*"), key=lambda each: int(each.name))
     records = [json.loads(file.read_text()) for file in sorted(attempt.glob("node-*.json"))]
     assert [(each["node_rank"], each["outcome"]) for each in records] == [(0, "stopped"), (1, "stopped")]
     assert "killed" not in str(records), f"both nodes ended within their grace: {records}"
