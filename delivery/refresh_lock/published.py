@@ -47,7 +47,7 @@ def published(entry: dict[str, Any]) -> str:
 
 
 def _image_digest(image: dict[str, Any]) -> str:
-    """Return the digest of the manifest. The manifest of an image for several platforms is the index of them.
+    """Return the digest of the manifest of an image. An image for several platforms has an image index as its manifest.
 
     A digest is that of the bytes:
     https://github.com/opencontainers/image-spec/blob/main/descriptor.md (read 2026-11-29)

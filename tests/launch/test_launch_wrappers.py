@@ -1,4 +1,4 @@
-"""A program behind another process saves at a stop, and each of its ranks has the signal once."""
+"""A stop reaches every rank that a launcher or a shell script started, once, and the rank saves."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ IN_CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     ],
 )
 def test_every_rank_saves_at_a_stop_and_has_the_signal_once(wrapper: str, container: bool, tmp_path: Path) -> None:
+    # A user without root runs the cases without a container. Continuous integration is root and skips nothing.
     if container and os.geteuid():
         pytest.skip("only root makes a PID namespace")
     texts = {

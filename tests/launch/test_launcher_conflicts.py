@@ -1,4 +1,4 @@
-"""Words of launchers and variables that conflict with the platform are refused, or warned of."""
+"""The launcher refuses words and variables that conflict with the platform, and warns of those that waste nodes."""
 
 from __future__ import annotations
 

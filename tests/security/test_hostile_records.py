@@ -161,7 +161,7 @@ def write(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture
 def trainway(environment: dict[str, str], tmp_path: Path) -> Callable[..., Completed]:
     """Return a function that runs a command of the member and checks that no hostile value had an effect."""
-    directory = tmp_path / "at" / "work"
+    directory = tmp_path / "colleague" / "project"
     directory.mkdir(parents=True)
 
     def run(*words: str) -> Completed:
@@ -352,7 +352,7 @@ def test_a_record_chooses_no_cluster(
     # The emulated account has no cluster at all.
     assert done.stderr.startswith(f"the nodes of {SLURM.name} in {SLURM.region} cannot be listed"), done.stderr
     # A run that this machine knows has another handle after a resume.
-    launch = tmp_path / "at/work/runs/planted/launch.json"
+    launch = tmp_path / "colleague" / "project" / "runs" / "planted" / "launch.json"
     trainway("status", "planted")
     before = json.loads(launch.read_text())["handle"]
     planted(**OTHER, job="18")
