@@ -89,7 +89,7 @@ def test_packages_and_a_dockerfile_are_in_the_image_of_a_job(empty: Shop):
     done = empty.additions()
     assert done.returncode == 0, done.stdout + done.stderr
     image = empty.image()
-    script = "id -u; pwd; /opt/tool; echo $ADDED; python -c 'import einops, training.synced_code; print(einops.ANSWER)'"
+    script = "id -u; pwd; /opt/tool; echo $ADDED; python -c 'import einops, training.errors; print(einops.ANSWER)'"
     said = empty.run_in(image, "bash", "-c", script)
     assert said.stdout.split() == ["0", "/home/trainer", "tool", "yes", "42"], said.stderr
     # The list of packages, in the image and where the stage keeps it, has what both additions brought.

@@ -13,6 +13,7 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
+from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.starting import code
 from trainway.launch.starting.code import pack
 from trainway.launch.starting.code_files import code_files, code_version
@@ -40,7 +41,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def fetched(archive: Path | str, directory: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "training.synced_code", str(archive), str(directory)]
+    command = [sys.executable, str(SYNCED_CODE), str(archive), str(directory)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
@@ -77,7 +78,7 @@ def test_synced_code_is_found_before_the_images_own(package: Path, tmp_path: Pat
 
 def test_an_archive_that_is_absent_is_explained(tmp_path: Path) -> None:
     absent = fetched(tmp_path / "absent.tar.gz", tmp_path / "node")
-    assert absent.returncode == 2 and "trainway sync" in absent.stderr
+    assert absent.returncode == 127 and "trainway sync" in absent.stderr
     assert not (tmp_path / "node").exists()
 
 

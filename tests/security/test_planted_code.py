@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from training import private_code
+from trainway.launch.node import private_code
 from trainway.launch.node.exit_statuses import NOT_FOUND
-from trainway.launch.program.program import STARTER, UNPACKER
+from trainway.launch.program.program import STARTER, SYNCED_CODE
 from trainway.launch.starting.code import pack
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +59,8 @@ def mallory(script: str, *arguments: object) -> None:
 
 
 def fetched(archive: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Fetch the code as a run of the training image does."""
-    command = [sys.executable, "-m", "training.synced_code", str(archive), str(directory)]
+    """Fetch the code as a run of the training job does."""
+    command = [sys.executable, str(SYNCED_CODE), str(archive), str(directory)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
 
 
@@ -72,7 +72,7 @@ def test_a_directory_of_another_user_is_refused_by_a_run_of_the_training_image(t
     directory = tmp / "trainway-code-0"
     mallory(PLANT, directory, digest(archive))
     done = fetched(archive, directory)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (NOT_FOUND, "")
     assert (
         f"{directory}: it belongs to the user with the ID {MALLORY}" in done.stderr and "Traceback" not in done.stderr
     )
@@ -83,7 +83,7 @@ def test_a_link_to_a_directory_of_another_user_is_refused(tmp: Path, archive: Pa
     mallory(PLANT, tmp / "planted", digest(archive))
     mallory('ln -s "$1" "$2"', tmp / "planted", tmp / "trainway-code-0")
     done = fetched(archive, tmp / "trainway-code-0")
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (NOT_FOUND, "")
     assert "it is not a directory" in done.stderr
 
 
@@ -91,7 +91,7 @@ def started(archive: Path, tmp: Path) -> subprocess.CompletedProcess[str]:
     """Start a program with the code, on a node whose /tmp is `tmp`, from the files that the launcher sends."""
     job = tmp / "job"
     job.mkdir()
-    for file in (*STARTER.parent.glob("*.py"), UNPACKER):
+    for file in STARTER.parent.glob("*.py"):
         shutil.copy(file, job)
     shutil.copy(archive, job)
     (tmp / "run").mkdir()
@@ -130,7 +130,7 @@ def test_a_directory_that_others_can_write_to_is_refused(tmp: Path, archive: Pat
     directory.mkdir()
     directory.chmod(0o775)
     done = fetched(archive, directory)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (NOT_FOUND, "")
     assert "other users can write to it" in done.stderr
 
 
@@ -165,7 +165,7 @@ def test_files_that_a_program_has_added_to_its_code_stay(tmp: Path, archive: Pat
 def test_an_archive_that_was_changed_is_refused(tmp: Path, archive: Path) -> None:
     archive.write_bytes(archive.read_bytes() + b"\0")
     done = fetched(archive, tmp / "node")
-    assert done.returncode == 2 and "SHA-256 is" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == NOT_FOUND and "another SHA-256" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp / "node").exists()
 
 
@@ -174,8 +174,8 @@ def test_a_name_that_is_no_digest_names_no_directory(tmp: Path, archive: Path) -
     for name in ("..tar.gz", "...tar.gz"):
         (tmp / name).write_bytes(archive.read_bytes())
         done = fetched(tmp / name, tmp / "code")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "the archive's SHA-256 is" in done.stderr
+        assert (done.returncode, done.stdout) == (NOT_FOUND, "")
+        assert "another SHA-256 than its name" in done.stderr
 
 
 def test_code_that_does_not_fit_is_one_sentence(tmp: Path, archive: Path) -> None:
@@ -184,9 +184,9 @@ def test_code_that_does_not_fit_is_one_sentence(tmp: Path, archive: Path) -> Non
         pytest.skip("mounts a file system, which requires root")
     full = ["unshare", "--mount", "--propagation=private", "sh", "-euc"]
     script = 'mount -t tmpfs -o size=16k,mode=755 none "$0"; head -c 16384 /dev/zero >"$0/rest" || true; exec "$@"'
-    command = [sys.executable, "-m", "training.synced_code", str(archive), str(tmp / "code")]
+    command = [sys.executable, str(SYNCED_CODE), str(archive), str(tmp / "code")]
     done = subprocess.run([*full, script, str(tmp), *command], capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert done.returncode == 74, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
 
 

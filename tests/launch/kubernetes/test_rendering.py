@@ -314,7 +314,7 @@ def test_synced_code_comes_before_the_images_own() -> None:
         (template,) = rendered_templates("kueue", kind, code=archive)
         shell, option, script, argument, *command = without_copies(container_of(template)["command"])
         assert (shell, option, argument) == ("sh", "-c", archive)
-        assert "training.synced_code" in script and script.endswith('exec "$@"')
+        assert f"python3 {DIRECTORY}/synced_code.py" in script and script.endswith('exec "$@"')
         assert command == list(training_command())
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import ROOT
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import CODE, node_command
+from trainway.launch.node.exit_statuses import NOT_FOUND
+from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.starting.code import pack
 
 PROGRAM = ("python", "-c", "import os, mine, training; print(mine.WORD, os.getpid(), training.__file__)")
@@ -17,7 +20,11 @@ PROGRAM = ("python", "-c", "import os, mine, training; print(mine.WORD, os.getpi
 
 def run_with(archive: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     command = node_command(PROGRAM, archive)
-    here = [expanded(word, {}).replace(CODE, str(tmp_path / "code")) for word in command]
+    # The directories of a pod, and where they are on this machine.
+    of_pod = {CODE: tmp_path / "code", str(DIRECTORY): SYNCED_CODE.parent}
+    here = [expanded(word, {}) for word in command]
+    for directory, there in of_pod.items():
+        here = [word.replace(directory, str(there)) for word in here]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {"PATH": path, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(here, env=environment, stdout=-1, stderr=-1, text=True, cwd=tmp_path) as process:
@@ -39,5 +46,5 @@ def test_the_program_sees_it_before_the_images_own(tmp_path: Path) -> None:
 
 def test_without_the_archive_the_program_does_not_start(tmp_path: Path) -> None:
     ran = run_with(f"{tmp_path}/{64 * '0'}.tar.gz", tmp_path)
-    assert ran.returncode == 2
-    assert "there is no such archive" in ran.stderr and "changed" not in ran.stdout
+    assert ran.returncode == NOT_FOUND
+    assert "there is no code at" in ran.stderr and "changed" not in ran.stdout

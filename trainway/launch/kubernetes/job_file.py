@@ -16,7 +16,7 @@ MOST_BYTES = 2**20
 
 def job_file(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
     """Return the ConfigMap of a run, which has the run's name. Raises UsageError if the files are too large for it."""
-    files = {**request.program.files, **node_files(request, options)}
+    files = {**request.files, **node_files(request, options)}
     if (count := sum(len(text.encode()) for text in files.values())) > MOST_BYTES:
         raise usage_error(
             f"the job file of {request.program.name} cannot be sent to Kubernetes",

@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
-from trainway.launch.program.program import INSTALLER, LOCK, STARTER, Program
+from trainway.launch.program.program import INSTALLER, LOCK, STARTER, SYNCED_CODE, Program
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER
 from trainway.spec.errors import usage_error
@@ -127,5 +127,5 @@ def worker_command(code: str | None) -> Sequence[str]:
     """
     if code is None:
         return ("sh", "-c", _SSHD)
-    fetch = f'python -m training.synced_code "$0" /tmp/trainway-code-{USER} > /dev/null'
+    fetch = f'python3 {DIRECTORY / SYNCED_CODE.name} "$0" /tmp/trainway-code-{USER} > /dev/null'
     return ("sh", "-c", f"{fetch} && {_SSHD}", code)

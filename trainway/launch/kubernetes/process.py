@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.pod_directory import JOB_FILE
+from trainway.launch.kubernetes.pod_directory import DIRECTORY, JOB_FILE
 from trainway.launch.program.environment import metrics_environment
+from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -24,7 +25,7 @@ JOIN_SECONDS = 3600
 CODE = "/tmp/trainway-code"
 # The program becomes the container's first process, which is the one that is told to stop. Kubernetes makes $( of $$(.
 _WITH_CODE = (
-    f'code=$$(python -m training.synced_code "$0" {CODE}) || exit; '
+    f'code=$$(python3 {DIRECTORY / SYNCED_CODE.name} "$0" {CODE}) || exit; '
     'export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"; exec "$@"'
 )
 

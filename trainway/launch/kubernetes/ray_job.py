@@ -19,7 +19,7 @@ from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.program.program import INSTALLER, LOCK
+from trainway.launch.program.program import INSTALLER, LOCK, SYNCED_CODE
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER
 from trainway.spec.facts.catalogue import Catalogue
@@ -103,7 +103,7 @@ def preparation(request: Request) -> str:
     """
     lines = []
     if request.code:
-        fetch = f"python -m training.synced_code {shlex.quote(request.code)} /tmp/trainway-code-{USER}"
+        fetch = f"python3 {DIRECTORY / SYNCED_CODE.name} {shlex.quote(request.code)} /tmp/trainway-code-{USER}"
         lines += [f"code=$({fetch}) || exit", 'export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"']
     if INSTALLER.name in request.program.files:
         shared = '${TRAINWAY_PACKAGES:+"--shared=$TRAINWAY_PACKAGES"}'

@@ -1,7 +1,5 @@
 """What a program needs on its node before it starts: code, packages, and secrets."""
 
-import hashlib
-import importlib.util
 import json
 import os
 import signal
@@ -11,11 +9,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from trainway.launch.node.exit_statuses import CannotStart, StoppedBefore
 from trainway.launch.node.process_tree import SECONDS_BETWEEN_LOOKS, begin
 from trainway.launch.node.stop_request import RankSignals, StopRequest
+from trainway.launch.node.synced_code import SUFFIX, unpacked
 
 
 def with_packages(
@@ -42,20 +40,10 @@ def code_directory(where: "str | None", run: Path, environment: "dict[str, str]"
 
     The code of an archive is named by its SHA-256. Raises CannotStart, and StoppedBefore.
     """
-    if where is None or not where.endswith(".tar.gz"):
+    if where is None or not where.endswith(SUFFIX):
         return Path(where or run)
-    digest = where.rpartition("/")[2][: -len(".tar.gz")]
     content = archive_content(where, environment, stop)
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise CannotStart(f"the code at {where} has another SHA-256 than its name: launch again")
-    private_code = beside("private_code")
-    try:
-        code: Path = private_code.unpack(content, digest, Path(f"/tmp/trainway-code-{os.geteuid()}"))
-    except private_code.UnsafeCodeDirectory as problem:
-        raise CannotStart(str(problem)) from None
-    except OSError as problem:
-        raise CannotStart(f"the code at {where} cannot be unpacked: {problem}", 1) from None
-    return code
+    return unpacked(where, content, Path(f"/tmp/trainway-code-{os.geteuid()}"))
 
 
 def archive_content(where: str, environment: "dict[str, str]", stop: StopRequest) -> bytes:
@@ -104,12 +92,3 @@ def said_by(helper: str, words: "list[str]", environment: "dict[str, str]", stop
     if process.returncode:
         raise CannotStart(text or f"{helper} ended with status {process.returncode}", process.returncode)
     return text
-
-
-def beside(name: str) -> Any:
-    """Return the module in a file beside this one, which is in no package on a node."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -16,7 +16,6 @@ from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
 from trainway.launch.program.trackers import ProgramTrackers
-from trainway.parts.checkout import CHECKOUT
 from trainway.parts.extras import Extra
 
 _NODE = Path(__file__).parents[1] / "node"
@@ -28,9 +27,11 @@ RUN_FILES = _NODE / "run_files.py"
 NODE_RANK = _NODE / "node_rank.py"
 LATE_FAILURE = _NODE / "late_failure.py"
 PASSED_SIGNALS = _NODE / "passed_signals.py"
+SYNCED_CODE = _NODE / "synced_code.py"
+# The files that synced_code.py imports, and itself.
+CODE_FILES = (SYNCED_CODE, _NODE / "private_code.py", READER, _NODE / "exit_statuses.py")
 # Sent only with programs that need them.
 _ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS)
-UNPACKER = CHECKOUT / "training/private_code.py"
 FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
 """The variable that has `Program.from_scratch`. The job reads it in training/hosts/run_record.py."""
 LOCK = "packages.txt"
@@ -239,7 +240,7 @@ class Program:
     @property
     def files(self) -> Mapping[str, str]:
         """The files that go with the program to every node, by their names."""
-        starter = () if self.started_by is None else (*_starter_files(), UNPACKER)
+        starter = () if self.started_by is None else _starter_files()
         metrics = (METRICS,) if self.reads_metric_files else ()
         sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
         return {

@@ -11,7 +11,7 @@ from typing import Any
 from trainway.launch.platform.team_data import run_path, team_of
 from trainway.launch.program.allocation import Allocation
 from trainway.launch.program.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
-from trainway.launch.program.program import Program
+from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
 from trainway.launch.runs.run_directory import RUNS
@@ -42,6 +42,12 @@ class Request:
     def job_text(self) -> str:
         """The text of the job file."""
         return self.program.text
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files that every node gets, by their names: those of the program, and what fetches the code."""
+        fetching = CODE_FILES if self.code else ()
+        return {**self.program.files, **{file.name: file.read_text(encoding="utf-8") for file in fetching}}
 
     @property
     def kept_files(self) -> Mapping[str, str]:

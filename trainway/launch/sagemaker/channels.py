@@ -63,13 +63,13 @@ def inputs(request: Request, options: SageMakerOptions) -> Inputs:
 
 def files_location(request: Request) -> str:
     """Return the prefix of the program's files in the bucket. A job file alone needs no folder."""
-    return f"{run_location(request)}/{JOB_FILE.name if len(request.program.files) == 1 else f'{JOB}/'}"
+    return f"{run_location(request)}/{JOB_FILE.name if len(request.files) == 1 else f'{JOB}/'}"
 
 
 def file_locations(request: Request) -> dict[str, str]:
     """Return the location in the bucket of each of the program's files, by its name."""
     prefix = files_location(request).removesuffix(JOB_FILE.name)
-    return {name: f"{prefix}{name}" for name in request.program.files}
+    return {name: f"{prefix}{name}" for name in request.files}
 
 
 def run_location(request: Request) -> str:

@@ -36,7 +36,7 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
         name = _free_name(sagemaker, request.run)
         objects = {file: _object(location) for file, location in file_locations(request).items()}
         for file, where in objects.items():
-            s3.put_object(**where, Body=request.program.files[file].encode(), ChecksumAlgorithm="SHA256")
+            s3.put_object(**where, Body=request.files[file].encode(), ChecksumAlgorithm="SHA256")
         try:
             sagemaker.create_training_job(**rendered | {"TrainingJobName": name})
         except sagemaker.exceptions.ClientError as error:

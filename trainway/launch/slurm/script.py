@@ -60,7 +60,7 @@ srun {when_lost} --cpu-bind=none --label "${{options[@]}}" "${{resume[@]}}" bash
 {ignore}  export PET_LOG_DIR=$PET_LOG_DIR/$SLURMD_NODENAME
   mkdir -p "$PET_LOG_DIR"
   if [[ $code ]]; then
-    code=$(python -m training.synced_code "$code" "/tmp/trainway-code-$UID")
+    code=$(python3 "$TRAINWAY_RUN/synced_code.py" "$code" "/tmp/trainway-code-$UID")
     export PYTHONPATH=$code${{PYTHONPATH:+:$PYTHONPATH}}
   fi
   {start}
@@ -153,7 +153,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         *(earlier.check if earlier else ()),
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
-        *(f'cat >"$run/{name}" {heredoc(text)}' for name, text in request.program.files.items()),
+        *(f'cat >"$run/{name}" {heredoc(text)}' for name, text in request.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",

@@ -1,7 +1,7 @@
 """Local code for a job that runs elsewhere, so that a change needs no new image.
 
 The code is one archive, named by its content below `runs/code` of the platform's bucket, or below `runs/TEAM/code` if
-the team has prefixes of its own. On the nodes training/synced_code.py puts it before the image's own.
+the team has prefixes of its own. On the nodes trainway/launch/node/synced_code.py puts it before the image's own.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ The directory is below /tmp, where any user of the node can create a directory o
 from it, so an existing directory is used only if it belongs to this user and no other user can write to it. Its files
 are compared with the archive, whose SHA-256 the launch has stated.
 
-The launcher also sends this file to nodes whose image has no package `training`. It requires Python 3.9 and nothing
-else.
+The launcher sends this file to nodes. It requires Python 3.9 and nothing else.
 """
 
 import contextlib
