@@ -87,16 +87,23 @@ def missing() -> str | None:
 
 @contextmanager
 def containers(
-    job: Mapping[str, Any], directory: Path, s3_port: int | None = None
+    job: Mapping[str, Any], directory: Path, s3_port: int | None = None, *, own_image: bool = False
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """The processes that a rendered request starts, on a network of their own.
 
     `directory` has `channels`, the input channels by their names, and gets a folder for each host, with what is its
     `checkpoints` and its `output`. `s3_port` is where this machine has an S3, which the hosts reach at the same port.
+    The code of the training job is in the image, unless the image is the user's own (`own_image`).
     """
     names = [f"algo-{index + 1}" for index in range(job["ResourceConfig"]["InstanceCount"])]
     addresses = "".join(f"127.0.0.{index + 1} {name}\n" for index, name in enumerate(names))
     (directory / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
+    # An image of a user's own has no package of the project.
+    (directory / "channels/absent").mkdir(parents=True, exist_ok=True)
+    for package in ("training", "trainway"):
+        (directory / "channels/absent" / f"{package}.py").write_text(
+            "raise ImportError('not in the image')\n"
+        )
     boot = BOOT.replace("{empty_opt}", hide("/opt")).replace("{programs}", hide("/root", "/tmp", open_to_all=True))
     (directory / "boot.sh").write_text(boot)
     for name in names:
@@ -121,7 +128,7 @@ def containers(
             relays += [_relay((), meeting, str(s3_port)), _relay(inside, str(s3_port), meeting)]
         # The last host first, so that hosts wait for the one where they meet.
         s3 = {} if s3_port is None else {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3_port}", **_CREDENTIALS}
-        started += [_container(job, directory, name, network.pid, s3) for name in reversed(names)]
+        started += [_container(job, directory, name, network.pid, s3, own_image) for name in reversed(names)]
         yield started[::-1]
     finally:
         for process in (*started, *relays, network):
@@ -136,13 +143,13 @@ def _relay(inside: Sequence[str], at: str, to: str) -> subprocess.Popen[str]:
 
 
 def _container(
-    job: Mapping[str, Any], directory: Path, name: str, network: int, s3: Mapping[str, str]
+    job: Mapping[str, Any], directory: Path, name: str, network: int, s3: Mapping[str, str], own_image: bool
 ) -> subprocess.Popen[str]:
     algorithm = job["AlgorithmSpecification"]
     command: Sequence[str] = (*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"])
     # What the image sets for itself (container/Dockerfile).
-    image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    image |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
+    image |= {"PYTHONDONTWRITEBYTECODE": "1"} | {"PYTHONPATH": "/opt/ml/input/data/absent" if own_image else str(ROOT)}
     inside = ("nsenter", f"--net=/proc/{network}/ns/net", "unshare", "--mount", "--")
     return subprocess.Popen(
         [*inside, "sh", str(directory / "boot.sh"), str(directory), name, *command],

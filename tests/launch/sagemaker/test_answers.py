@@ -17,6 +17,7 @@ from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch import sagemaker
 from trainway.launch.sagemaker import SageMakerOptions, submit, watch
+from trainway.launch.sagemaker.channels import host_files
 from trainway.launch.sagemaker.subnets import usable_subnets
 from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
@@ -189,13 +190,16 @@ def test_a_refusal_says_what_to_do(
         monkeypatch.setattr(sys.modules[SUBMIT], "client", lambda service, _: s3 if service == "s3" else answers.client)
         monkeypatch.setattr(sys.modules[SUBMIT], "usable_subnets", lambda *_, **__: ["subnet-0"])
         answers.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
-        bucket.add_response("put_object", {})
+        launch = request(tmp_path, on_sagemaker(hand_off))
+        files = host_files(launch)
+        for _ in files:
+            bucket.add_response("put_object", {})
         answers.add_client_error("create_training_job", code, message)
         # What was written for the job goes, unless another job has the name.
-        if code != "ResourceInUse":
+        for _ in files if code != "ResourceInUse" else ():
             bucket.add_response("delete_object", {})
         with pytest.raises(UsageError, match=fix) as caught:
-            submit(request(tmp_path, on_sagemaker(hand_off)), CATALOGUE, SageMakerOptions(**options))
+            submit(launch, CATALOGUE, SageMakerOptions(**options))
         bucket.assert_no_pending_responses()
     assert message in str(caught.value)
 

@@ -27,13 +27,14 @@ from tests.moto_server import moto_server
 from tests.representatives import with_representatives
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
-from training.sagemaker.first_cause import first_cause
-from training.sagemaker.job_user import JOB_USER
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.node.exit_statuses import NOT_FOUND
+from trainway.launch.node.first_cause import first_cause
+from trainway.launch.node.job_user import JOB_USER
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
+from trainway.launch.sagemaker.channels import host_files
 from trainway.launch.starting.code import pack
 from trainway.spec.handoff import HandOff
 
@@ -69,6 +70,13 @@ def in_bucket(client: Any, run: str) -> dict[str, bytes]:
         each["Key"].removeprefix(f"runs/{run}/"): client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()
         for each in found
     }
+
+
+def write_channel(directory: Path, launch: Request) -> None:
+    """Write the channel of the job file, as a launch uploads it."""
+    (directory / "channels/job").mkdir(parents=True)
+    for name, text in host_files(launch).items():
+        (directory / "channels/job" / name).write_text(text)
 
 
 def last_event(run: Path) -> dict[str, Any]:
@@ -111,8 +119,7 @@ def test_two_hosts_find_each_other_and_train_from_the_file_system(
     # On the platform's file system, jobs of other targets write there as the same user.
     (file_system / "checkpoints").mkdir()
     os.chown(file_system / "checkpoints", JOB_USER, JOB_USER)
-    (tmp_path / "channels/job").mkdir()
-    (tmp_path / "channels/job/job.yaml").write_text(launch.job_text)
+    write_channel(tmp_path, launch)
     job = render_request(launch, CATALOGUE, SageMakerOptions(data="fsx"))
     with containers(job, tmp_path) as hosts:
         said = [host.communicate(timeout=1800)[0] for host in hosts]
@@ -137,8 +144,7 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
         **changes,
     )
     shutil.copytree(corpus, tmp_path / "channels/data-0")
-    (tmp_path / "channels/job").mkdir()
-    (tmp_path / "channels/job/job.yaml").write_text(launch.job_text)
+    write_channel(tmp_path, launch)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/sitecustomize.py").write_text("print('code of mine', flush=True)\n")
     archive, digest = pack(tmp_path / "mine")
@@ -180,18 +186,14 @@ def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
     there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
     program = load_program(write_foreign_job(tmp_path, steps=5000, nodes=2))
     archive, digest = pack(tmp_path / "code")
-    for folder, files in {
-        "job": {name: text.encode() for name, text in program.files.items()},
-        "code": {f"{digest}.tar.gz": archive},
-    }.items():
-        (tmp_path / "channels" / folder).mkdir(parents=True)
-        for name, content in files.items():
-            (tmp_path / "channels" / folder / name).write_bytes(content)
+    (tmp_path / "channels/code").mkdir(parents=True)
+    (tmp_path / f"channels/code/{digest}.tar.gz").write_bytes(archive)
     code = f"/opt/ml/input/data/code/{digest}.tar.gz"
     launch = Request(program, "first", there, IMAGE, allocate(program, there, CATALOGUE), code)
+    write_channel(tmp_path, launch)
     job = render_request(launch, CATALOGUE, SageMakerOptions(data="s3"))
     saved = tmp_path / "algo-1/checkpoints/outputs/step"
-    with containers(job, tmp_path, s3[0]) as hosts:
+    with containers(job, tmp_path, s3[0], own_image=True) as hosts:
         wait_for("it trains", lambda: saved.exists() and int(saved.read_text()) > 2)
         for host in hosts:
             host.send_signal(signal.SIGTERM)
@@ -208,7 +210,7 @@ def test_two_hosts_run_a_program_of_anybody_stop_it_and_go_on_with_its_outputs(
     shutil.rmtree(tmp_path / "algo-1")
     shutil.rmtree(tmp_path / "algo-2")
     job["Environment"]["STEPS"] = str(steps + 2)
-    with containers(job, tmp_path, s3[0]) as hosts:
+    with containers(job, tmp_path, s3[0], own_image=True) as hosts:
         said = [host.communicate(timeout=1800)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], "\n".join(said)[-6000:]
     assert f"2 ranks begin after step {steps}" in said[0]
@@ -221,11 +223,9 @@ def test_the_first_cause_is_where_sagemaker_looks_for_it(
     there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
     script = 'id -u; touch /tmp/mine "$TRAINWAY_OUTPUT/mine" /opt/ml/model/mine; exit 3'
     program = load_program(write_foreign_job(tmp_path, command=["sh", "-c", script]))
-    (tmp_path / "channels/job").mkdir(parents=True)
-    for name, text in program.files.items():
-        (tmp_path / "channels/job" / name).write_text(text)
     launch = Request(program, "fails", there, IMAGE, allocate(program, there, CATALOGUE))
-    with containers(render_request(launch, CATALOGUE), tmp_path, s3[0]) as (host,):
+    write_channel(tmp_path, launch)
+    with containers(render_request(launch, CATALOGUE), tmp_path, s3[0], own_image=True) as (host,):
         said = host.communicate(timeout=60)[0]
     assert host.returncode == 3 and said.splitlines()[0] == str(JOB_USER), said
     assert "denied" not in said, "the directories are writable"
@@ -240,11 +240,10 @@ def test_a_host_that_cannot_succeed_says_why_where_sagemaker_looks(
 ) -> None:
     there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
     program = load_program(write_foreign_job(tmp_path, code=None, **FAULTS[fault].run))
-    (tmp_path / "channels/job").mkdir(parents=True)
-    for name, text in program.files.items():
-        (tmp_path / "channels/job" / name).write_text(text)
     launch = Request(program, "bad", there, IMAGE, allocate(program, there, CATALOGUE))
-    with containers(render_request(launch, CATALOGUE, SageMakerOptions(data="fsx")), tmp_path, s3[0]) as (host,):
+    write_channel(tmp_path, launch)
+    job = render_request(launch, CATALOGUE, SageMakerOptions(data="fsx"))
+    with containers(job, tmp_path, s3[0], own_image=True) as (host,):
         said = host.communicate(timeout=60)[0]
     assert host.returncode == NOT_FOUND and "begun" not in said.splitlines(), said
     assert (tmp_path / "algo-1/output/failure").read_text().startswith(FAULTS[fault].why)

@@ -75,7 +75,7 @@ def test_a_run_is_submitted_with_its_job_file_and_looked_at(
     handle = submit(launch, CATALOGUE, SageMakerOptions(shell=True))
     assert handle == {"name": "first", "region": REGION}
     assert sagemaker.TARGET.find(launch, SageMakerOptions()) == handle
-    body = aws("s3").get_object(Bucket=BUCKET, Key="runs/first/job.yaml")["Body"].read()
+    body = aws("s3").get_object(Bucket=BUCKET, Key="runs/first/job/job.yaml")["Body"].read()
     assert body.decode() == launch.job_text
     made = aws("sagemaker").describe_training_job(TrainingJobName="first")
     assert made["ResourceConfig"]["InstanceType"] == "ml.p5.48xlarge"

@@ -125,7 +125,7 @@ def test_no_processes_restart_in_place_where_sagemaker_repairs_nodes(tmp_path: P
 def test_the_job_file_is_a_channel_and_the_runs_directory_is_the_buckets(tmp_path: Path, hand_off: HandOff) -> None:
     job = rendered(request(tmp_path, on_sagemaker(hand_off)))
     (channel,) = job["InputDataConfig"]
-    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1/job.yaml"
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"s3://{BUCKET}/runs/small-1/job/"
     assert job["Environment"]["TRAINWAY_JOB"] == f"/opt/ml/input/data/{channel['ChannelName']}/job.yaml"
     assert job["Environment"]["TRAINWAY_RUN_LOCATION"] == f"s3://{BUCKET}/runs/small-1"
     assert job["Environment"]["TRAINWAY_RUN"] == "/opt/ml/checkpoints"

@@ -2,7 +2,7 @@
 
 import os
 
-STOPPED, NOT_EXECUTABLE, NOT_FOUND = 75, 126, 127
+FAILED, STOPPED, NOT_EXECUTABLE, NOT_FOUND = 1, 75, 126, 127
 
 
 class CannotStart(Exception):

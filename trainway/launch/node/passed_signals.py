@@ -7,8 +7,9 @@ makes `PassedSignals` at its start.
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class PassedSignals:
@@ -21,15 +22,15 @@ class PassedSignals:
         self.arrived = threading.Event()
         self._early: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
-        for number in _PASSED_ON:
+        for number in PASSED_ON:
             signal.signal(number, self._pass_on)
 
-    def run(self, command: "list[str]") -> int:
+    def run(self, command: "list[str]", environment: "Mapping[str, str] | None" = None) -> int:
         """Run a command to its end, and return its exit status. Raises OSError if it cannot start.
 
         The command also gets the signals that arrived before its start.
         """
-        self._process = subprocess.Popen(command)
+        self._process = subprocess.Popen(command, env=environment)
         for number in self._early:
             self._process.send_signal(number)
         status = self._process.wait()

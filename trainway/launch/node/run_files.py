@@ -71,11 +71,16 @@ class StoredObject(NamedTuple):
 class NodeFiles:
     """The directory of a run on this node, and its copy below `location` in S3.
 
-    `rank` is the number of this node if the nodes of the run share the directory, and None if each has its own.
+    `rank` is the number of this node if the nodes of the run share the directory, and None if each has its own. The
+    objects in S3 whose names begin with one of `others` are no files of the run.
     """
 
-    def __init__(self, directory: Path, location: str, rank: "int | None" = None) -> None:
+    def __init__(
+        self, directory: Path, location: str, rank: "int | None" = None, others: "tuple[str, ...]" = ()
+    ) -> None:
         self._directory, self._rank = directory, rank
+        # Each attempt has logs of its own. Programs that list a bucket can leave objects that stand for folders.
+        self._others = ("logs/", *others)
         self._bucket, _, self._prefix = location[len("s3://") :].rstrip("/").partition("/")
         self._known: dict[str, tuple[int, int]] = {}
         self._ended = threading.Event()
@@ -87,8 +92,7 @@ class NodeFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         for each in self._s3.objects(self._bucket, f"{self._prefix}/"):
             name = each.key[len(self._prefix) + 1 :]
-            # Each attempt has logs of its own. Programs that list a bucket can leave objects that stand for folders.
-            if name.startswith("logs/") or name.endswith("/") or ".." in Path(name).parts:
+            if name.startswith(self._others) or name.endswith("/") or ".." in Path(name).parts:
                 continue
             path = self._directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,10 +142,15 @@ class NodeFiles:
                     changed.append((state[1], name, state))
         for _, name, state in sorted(changed):
             # The job may have deleted it meanwhile.
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 key = f"{self._prefix}/{name}"
                 self._s3.upload(self._bucket, key, self._directory / name, only_first=_is_first_word(name))
                 self._known[name] = state
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                # For example a file that the program has closed to its own user.
+                raise CannotReach(f"{self._directory / name} cannot be read: {problem.strerror}") from None
 
     def _upload_what_is_there(self) -> None:
         """Upload the files of earlier attempts in a shared directory that S3 does not have. Raises CannotReach.

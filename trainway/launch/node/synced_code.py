@@ -5,9 +5,9 @@
 The code is in a directory below DIRECTORY with the archive's SHA-256 as its name. Each start compares the files there
 with the archive.
 
-The launcher sends this file, private_code.py, aws_on_node.py, and exit_statuses.py to the nodes of a run with code. They
-require Python 3.9, and for an archive in S3 boto3 or the AWS CLI. The exit status is 127 if trying again cannot help,
-or 1.
+The launcher sends this file, private_code.py, aws_on_node.py, and exit_statuses.py to the nodes of a run with code.
+They require Python 3.9, and for an archive in S3 boto3 or the AWS CLI. The exit status is 127 if trying again cannot
+help, or 1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     sys.modules[_package.__name__] = _package
 
 from trainway.launch.node.aws_on_node import CannotRead, fetch_object
-from trainway.launch.node.exit_statuses import CannotStart
+from trainway.launch.node.exit_statuses import FAILED, CannotStart
 from trainway.launch.node.private_code import UnsafeCodeDirectory, unpack
 
 SUFFIX = ".tar.gz"
@@ -37,11 +37,16 @@ def main(arguments: "list[str]") -> int:
     parser.add_argument("directory", type=Path, help="directory on this node, for any number of archives")
     asked = parser.parse_args(arguments)
     try:
-        print(unpacked(asked.archive, _content(asked.archive), asked.directory))
+        print(fetched(asked.archive, asked.directory))
     except CannotStart as problem:
         print(f"trainway: {problem}", file=sys.stderr)
         return problem.status
     return 0
+
+
+def fetched(archive: str, directory: Path) -> Path:
+    """Fetch an archive, and return the directory below `directory` that has its code. Raises CannotStart."""
+    return unpacked(archive, _content(archive), directory)
 
 
 def unpacked(archive: str, content: bytes, directory: Path) -> Path:
@@ -58,7 +63,7 @@ def unpacked(archive: str, content: bytes, directory: Path) -> Path:
     except UnsafeCodeDirectory as problem:
         raise CannotStart(str(problem)) from None
     except OSError as problem:
-        raise CannotStart(f"the code at {archive} cannot be unpacked into {directory}: {problem}", 1) from None
+        raise CannotStart(f"the code at {archive} cannot be unpacked into {directory}: {problem}", FAILED) from None
 
 
 def _content(archive: str) -> bytes:
@@ -75,7 +80,7 @@ def _content(archive: str) -> bytes:
     except CannotRead as problem:
         raise CannotStart(f"the code of the run cannot be fetched: {problem}", problem.status) from None
     except OSError as problem:
-        raise CannotStart(f"the code at {archive} cannot be read: {problem}", 1) from None
+        raise CannotStart(f"the code at {archive} cannot be read: {problem}", FAILED) from None
 
 
 if __name__ == "__main__":

@@ -30,8 +30,12 @@ PASSED_SIGNALS = _NODE / "passed_signals.py"
 SYNCED_CODE = _NODE / "synced_code.py"
 # The files that synced_code.py imports, and itself.
 CODE_FILES = (SYNCED_CODE, _NODE / "private_code.py", READER, _NODE / "exit_statuses.py")
+SAGEMAKER_HOST = _NODE / "sagemaker_host.py"
+_OF_HOST_ALONE = (SAGEMAKER_HOST, _NODE / "first_cause.py", _NODE / "first_process.py", _NODE / "job_user.py")
+# The files that sagemaker_host.py imports, and itself.
+HOST_FILES = (*_OF_HOST_ALONE, RUN_FILES, NODE_RANK, PASSED_SIGNALS, *CODE_FILES)
 # Sent only with programs that need them.
-_ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS)
+_ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS, *_OF_HOST_ALONE)
 FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
 """The variable that has `Program.from_scratch`. The job reads it in training/hosts/run_record.py."""
 LOCK = "packages.txt"

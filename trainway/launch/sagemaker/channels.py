@@ -14,11 +14,11 @@ from trainway.launch.platform.location import scheme_of
 from trainway.launch.platform.team_data import directory_of_team
 from trainway.launch.program.environment import cluster_roots
 from trainway.launch.program.locations import local_roots
+from trainway.launch.program.program import HOST_FILES
 from trainway.launch.program.request import Request
-from trainway.launch.sagemaker.container import CHANNELS
+from trainway.launch.sagemaker.container import CHANNELS, JOB
 from trainway.launch.sagemaker.options import SageMakerOptions, cannot
 
-JOB = "job"
 JOB_FILE = CHANNELS / JOB / "job.yaml"
 _FILE_SYSTEM = "fsx"
 # The channels of a job, and that of the job file is one.
@@ -62,14 +62,13 @@ def inputs(request: Request, options: SageMakerOptions) -> Inputs:
 
 
 def files_location(request: Request) -> str:
-    """Return the prefix of the program's files in the bucket. A job file alone needs no folder."""
-    return f"{run_location(request)}/{JOB_FILE.name if len(request.files) == 1 else f'{JOB}/'}"
+    """Return the prefix in the bucket of the files that every host gets."""
+    return f"{run_location(request)}/{JOB}/"
 
 
-def file_locations(request: Request) -> dict[str, str]:
-    """Return the location in the bucket of each of the program's files, by its name."""
-    prefix = files_location(request).removesuffix(JOB_FILE.name)
-    return {name: f"{prefix}{name}" for name in request.files}
+def host_files(request: Request) -> dict[str, str]:
+    """Return the text of each file that every host gets, by its name: those of the program, and what starts it."""
+    return {**request.files, **{file.name: file.read_text(encoding="utf-8") for file in HOST_FILES}}
 
 
 def run_location(request: Request) -> str:

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from trainway.launch.program.environment import NCCL_EVIDENCE, job_environment, platform_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
+from trainway.launch.program.program import SAGEMAKER_HOST
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -19,8 +20,10 @@ from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.errors import usage_error
 
 CHANNELS = PurePosixPath("/opt/ml/input/data")
+JOB = "job"
+"""The input channel with the job file and the files of the launcher."""
 # The first process of each host copies what is written here to the bucket while the job runs, and back when it starts
-# again (training/sagemaker/run_files.py).
+# again (trainway/launch/node/run_files.py).
 SYNCED = PurePosixPath("/opt/ml/checkpoints")
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AlgorithmSpecification.html (read 2026-11-23)
 _LONGEST_ARGUMENT, _MOST_ARGUMENTS = 256, 100
@@ -28,8 +31,8 @@ _SHORTER = "put the script into a file of the code, and write its name in `run.c
 
 
 def entry_point() -> list[str]:
-    """Return what every node starts: training/sagemaker_host.py, which starts the training command."""
-    return ["python", "-m", "training.sagemaker_host"]
+    """Return what every host starts, whatever its image has: sagemaker_host.py, which starts the program."""
+    return ["python3", str(CHANNELS / JOB / SAGEMAKER_HOST.name)]
 
 
 def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
@@ -52,7 +55,7 @@ def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
 def _arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
     code = [f"--code={request.code_to_import}"] if request.code_to_import else []
     held = [f"--channel={location}={channel}" for location, channel in channels.items()]
-    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command(CHANNELS / "job")]
+    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command(CHANNELS / JOB)]
 
 
 def environment(

@@ -1,6 +1,9 @@
-"""The first process on a host of a SageMaker training job: it starts torchrun, and tells it how hosts find each other.
+"""The first process on a host of a SageMaker training job: it starts the command, and tells it who the hosts are.
 
-    python -m training.sagemaker_host --port=29500 [--code=ARCHIVE] [--channel=LOCATION=NAME]… -- torchrun …
+    python3 sagemaker_host.py --port=29500 [--code=ARCHIVE] [--channel=LOCATION=NAME]… -- COMMAND
+
+The files of this directory are in an input channel of the job. They require Python 3.9. Where no file system has the
+directory of the run, they also require boto3 or the AWS CLI.
 
 SageMaker writes down who the hosts are, and says that the container's own host name is not to be trusted.
 https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-running-container.html (read 2026-11-21)
@@ -14,40 +17,49 @@ import socket
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from training import synced_code
-from training.errors import UserError
-from training.sagemaker.first_cause import first_cause
-from training.sagemaker.first_process import run_to_end
-from training.sagemaker.job_user import become_job_user
-from training.sagemaker.run_files import RunFiles
+if __name__ == "__main__":
+    # On a host, this file and its siblings are in one directory, without the packages above them.
+    _package = types.ModuleType("trainway.launch.node")
+    _package.__path__ = [str(Path(__file__).parent)]
+    sys.modules[_package.__name__] = _package
+
+from trainway.launch.node.exit_statuses import FAILED, NOT_FOUND, CannotStart, StoppedBefore, stopped_status
+from trainway.launch.node.first_cause import first_cause
+from trainway.launch.node.first_process import continue_as_child
+from trainway.launch.node.job_user import become_job_user
+from trainway.launch.node.passed_signals import PassedSignals
+from trainway.launch.node.run_files import CannotReach, NodeFiles
+from trainway.launch.node.synced_code import fetched
 
 INPUT = Path("/opt/ml/input")
 FAILURE = Path("/opt/ml/output/failure")
 # What the job may write to, and what SageMaker's agent made as root.
 _OF_THE_JOB = (Path("/opt/ml/checkpoints"), Path("/opt/ml/model"), Path("/opt/ml/output"))
+# Beside the files of a run in the bucket: those of the launcher, and what SageMaker writes.
+_OTHERS = ("job/", "output/")
 # The page above says "Hostname information may not be immediately available", but not for how long. Hosts do not start
 # together either, and torchrun ends the job if the first host does not answer for a minute.
 SECONDS_UNTIL_HOSTS_ARE_THERE = 900
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(NamedTuple):
     """The hosts of a job. This is host `current`. The hosts communicate over `interface`."""
 
-    names: tuple[str, ...]
+    names: "tuple[str, ...]"
     current: str
     interface: str
 
 
-def main() -> None:
-    """Run one host's part of a SageMaker training job, by the arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="training.sagemaker_host", description="Start torchrun on a host.")
+def main(arguments: "list[str]") -> int:
+    """Run one host's part of a SageMaker training job, and return its exit status."""
+    parser = argparse.ArgumentParser(description="Start a command on a host of a training job.")
     parser.add_argument("--port", type=int, required=True, help="port of the rendezvous on the first host")
-    parser.add_argument("--code", metavar="ARCHIVE", help="synced code, which takes precedence over the image's")
+    parser.add_argument("--code", metavar="ARCHIVE", help="code that is imported before the image's")
     parser.add_argument(
         "--channel",
         action="append",
@@ -56,34 +68,49 @@ def main() -> None:
         help="input channel that holds the data of a location of the job file",
     )
     parser.add_argument("command", nargs="+", help="command to run, after --")
-    arguments = parser.parse_args()
-    files = None
+    asked = parser.parse_args(arguments)
+    signals, files = PassedSignals(), None
     try:
         hosts = read_hosts(INPUT / "config/resourceconfig.json")
         run, location = Path(os.environ["TRAINWAY_RUN"]), os.environ.get("TRAINWAY_RUN_LOCATION")
-        files = RunFiles(run, location) if location else None
         os.environ.update(become_job_user([*_OF_THE_JOB, run], [Path(tempfile.gettempdir())]))
-        if files:
+        if location:
+            files = NodeFiles(run, location, others=_OTHERS)
             files.restore()
-        environment = host_environment(os.environ, hosts, port=arguments.port, channels=arguments.channel)
-        if arguments.code:
-            code = synced_code.fetch(arguments.code, Path(tempfile.gettempdir()) / "trainway-code")
+        environment = host_environment(os.environ, hosts, port=asked.port, channels=asked.channel)
+        if asked.code:
+            code = fetched(asked.code, Path(tempfile.gettempdir()) / "trainway-code")
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(code), environment.get("PYTHONPATH"))))
-        wait_for_first(hosts, arguments.port)
-        status, stopped = run_to_end(arguments.command, environment)
-    except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
-        _write_failure(str(error))
-        sys.exit(2)
-    if status and not stopped:
+        wait_for_first(hosts, asked.port, signals)
+        status = signals.run(asked.command, environment)
+    except StoppedBefore:
+        return stopped_status()
+    except CannotReach as problem:
+        return _failed(f"the files of the run cannot be read: {problem}", problem.status)
+    except CannotStart as problem:
+        return _failed(str(problem), problem.status)
+    except OSError as problem:
+        return _failed(f"{asked.command[0]} cannot start: {problem}", NOT_FOUND)
+    if status and not signals.arrived.is_set():
         _write_failure(first_cause(Path(environment["TRAINWAY_RUN"]), Path(environment["PET_LOG_DIR"]), status))
-    if files:
-        try:
+    try:
+        if files is not None:
             files.close()
-        except UserError as error:
-            print(f"the run's files are not complete in the bucket: {error}", file=sys.stderr)
-            sys.exit(status or 1)
-    sys.exit(status)
+    except CannotReach as problem:
+        _say(f"the files of the run are not complete in the bucket: {problem}")
+        return status or FAILED
+    return status
+
+
+def _failed(why: str, status: int) -> int:
+    """Say why nothing was started, and return the exit status."""
+    _say(why)
+    _write_failure(why)
+    return status
+
+
+def _say(what: str) -> None:
+    print(f"trainway: {what}", file=sys.stderr, flush=True)
 
 
 def _write_failure(cause: str) -> None:
@@ -93,19 +120,15 @@ def _write_failure(cause: str) -> None:
 
 
 def read_hosts(file: Path) -> Hosts:
-    """Return the hosts that SageMaker has recorded in a file.
-
-    Raises:
-        UserError: the file does not exist.
-    """
+    """Return the hosts that SageMaker has recorded in a file. Raises CannotStart if the file does not exist."""
     if not file.is_file():
-        raise UserError(f"{file}: there is no such file; this runs on the hosts of a SageMaker training job only")
+        raise CannotStart(f"{file}: there is no such file; this runs on the hosts of a SageMaker training job only")
     written = json.loads(file.read_text())
     return Hosts(tuple(written["hosts"]), written["current_host"], written["network_interface_name"])
 
 
-def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channels: list[str]) -> dict[str, str]:
-    """Return the environment of torchrun: `told`, and the values that only the host knows.
+def host_environment(told: "Mapping[str, str]", hosts: Hosts, *, port: int, channels: "list[str]") -> "dict[str, str]":
+    """Return the environment of the command: `told`, and the values that only the host knows.
 
     The first host runs the rendezvous, and finds by `is_host` that it is the first. The other hosts reach it and its
     ranks by the name that SageMaker gives the host.
@@ -134,25 +157,27 @@ def host_environment(told: Mapping[str, str], hosts: Hosts, *, port: int, channe
     }
 
 
-def wait_for_first(hosts: Hosts, port: int, seconds: float = SECONDS_UNTIL_HOSTS_ARE_THERE) -> None:
+def wait_for_first(
+    hosts: Hosts, port: int, signals: PassedSignals, seconds: float = SECONDS_UNTIL_HOSTS_ARE_THERE
+) -> None:
     """Wait until the first host listens. On the first host itself, wait until its name resolves.
 
-    Raises:
-        UserError: the first host is not reachable after `seconds`.
+    Raises CannotStart if the first host is not reachable after `seconds`, and StoppedBefore after a signal.
     """
     first, end = hosts.names[0], time.monotonic() + seconds
     while True:
+        if signals.arrived.is_set():
+            raise StoppedBefore
         try:
             if hosts.current == first:
                 socket.getaddrinfo(first, port)
             else:
                 socket.create_connection((first, port), timeout=5).close()
             return
-        except OSError as error:
+        except OSError as problem:
             if time.monotonic() >= end:
-                raise UserError(
-                    f"{first}: port {port} cannot be reached after {seconds:.0f} seconds: {error}"
-                ) from error
+                why = f"{first}: port {port} cannot be reached after {seconds:.0f} seconds: {problem}"
+                raise CannotStart(why, FAILED) from None
         time.sleep(min(1.0, seconds))
 
 
@@ -163,9 +188,10 @@ def _writable(run: Path) -> Path:
     if os.access(run, os.W_OK):
         return run
     other = Path(tempfile.mkdtemp(prefix="trainway-run-"))
-    print(f"{run} cannot be written to: metrics.jsonl and TensorBoard stay in {other} of this host", file=sys.stderr)
+    _say(f"{run} cannot be written to: metrics.jsonl and TensorBoard stay in {other} of this host")
     return other
 
 
 if __name__ == "__main__":
-    main()
+    continue_as_child()
+    sys.exit(main(sys.argv[1:]))

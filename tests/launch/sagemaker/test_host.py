@@ -2,19 +2,29 @@
 
 import json
 import os
+import signal
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from training.errors import UserError
-from training.hosts import location_files
 from training.hosts.locations import resolve
-from training.sagemaker.run_files import RunFiles
-from training.sagemaker_host import Hosts, host_environment, main, read_hosts, wait_for_first
+from trainway.launch.node.exit_statuses import NOT_FOUND, CannotStart, StoppedBefore
+from trainway.launch.node.passed_signals import PASSED_ON, PassedSignals
+from trainway.launch.node.sagemaker_host import Hosts, host_environment, main, read_hosts, wait_for_first
 
 HOSTS = Hosts(("algo-1", "algo-2"), "algo-2", "eth1")
+
+
+@pytest.fixture
+def signals() -> Iterator[PassedSignals]:
+    """The signals of a host, whose handlers this process then has no longer."""
+    before = {number: signal.getsignal(number) for number in PASSED_ON}
+    yield PassedSignals()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def told(run: Path, **more: str) -> dict[str, str]:
@@ -65,44 +75,30 @@ def test_metrics_go_elsewhere_where_they_cannot_be_written(
     assert "cannot be written to" in capsys.readouterr().err
 
 
-def test_hosts_wait_for_the_first_to_listen() -> None:
+def test_hosts_wait_for_the_first_to_listen(signals: PassedSignals) -> None:
     other = Hosts(("localhost", "algo-2"), "algo-2", "lo")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-        with pytest.raises(UserError, match=rf"localhost: port {port} cannot be reached after 0 seconds"):
-            wait_for_first(other, port, seconds=0)
+        with pytest.raises(CannotStart, match=rf"localhost: port {port} cannot be reached after 0 seconds"):
+            wait_for_first(other, port, signals, seconds=0)
         threading.Timer(0.5, listener.listen).start()
-        wait_for_first(other, port, seconds=300)
+        wait_for_first(other, port, signals, seconds=300)
 
 
-def test_the_first_host_waits_for_its_own_name() -> None:
-    wait_for_first(Hosts(("localhost",), "localhost", "lo"), 29500, seconds=0)
-    with pytest.raises(UserError, match=r"algo-1\.invalid: port 29500 cannot be reached"):
-        wait_for_first(Hosts(("algo-1.invalid",), "algo-1.invalid", "lo"), 29500, seconds=0)
+def test_the_first_host_waits_for_its_own_name(signals: PassedSignals) -> None:
+    wait_for_first(Hosts(("localhost",), "localhost", "lo"), 29500, signals, seconds=0)
+    with pytest.raises(CannotStart, match=r"algo-1\.invalid: port 29500 cannot be reached"):
+        wait_for_first(Hosts(("algo-1.invalid",), "algo-1.invalid", "lo"), 29500, signals, seconds=0)
 
 
-def test_elsewhere_than_on_sagemaker_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["sagemaker_host", "--port=1", "--", "torchrun"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
+def test_a_host_that_waits_can_be_told_to_stop(signals: PassedSignals) -> None:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(StoppedBefore):
+        wait_for_first(Hosts(("algo-1.invalid",), "algo-1.invalid", "lo"), 29500, signals, seconds=300)
+
+
+@pytest.mark.usefixtures("signals")
+def test_elsewhere_than_on_sagemaker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port=1", "--", "torchrun"]) == NOT_FOUND
     assert "resourceconfig.json: there is no such file" in capsys.readouterr().err
-
-
-def test_a_marker_is_in_the_bucket_after_the_files_that_it_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that is lost between the two leaves a checkpoint without a marker, and never the reverse."""
-    run = tmp_path / "run"
-    run.mkdir()
-    written = ["z-part", "a-marker"]
-    for seconds, name in enumerate(written):
-        (run / name).touch()
-        os.utime(run / name, (seconds, seconds))
-    order: list[str] = []
-    monkeypatch.setattr(location_files, "upload", lambda _, location: order.append(location))
-    RunFiles(run, "s3://atlas-data/runs/small").upload()
-    assert order == [f"s3://atlas-data/runs/small/{name}" for name in written]

@@ -10,20 +10,19 @@ import pwd
 from collections.abc import Iterable
 from pathlib import Path
 
-from training.errors import UserError
+from trainway.launch.node.exit_statuses import CannotStart
 
 JOB_USER = 1000
 """User and group ID of the job, as on Kubernetes (trainway/launch/kubernetes/node_pod.py)."""
 
 
-def become_job_user(directories: Iterable[Path], shared: Iterable[Path], user: int = JOB_USER) -> dict[str, str]:
+def become_job_user(directories: "Iterable[Path]", shared: "Iterable[Path]", user: int = JOB_USER) -> "dict[str, str]":
     """Give directories to the job's user, and become it. Return the variables of the environment that change.
 
     `directories` are made, and given with all that is in them. `shared` are only made writable for everybody, as /tmp
     is elsewhere. A process that is not root changes nothing.
 
-    Raises:
-        UserError: the process is root, and cannot become the user.
+    Raises CannotStart if the process is root, and cannot become the user.
     """
     if os.geteuid():
         return {}
@@ -47,7 +46,7 @@ def become_job_user(directories: Iterable[Path], shared: Iterable[Path], user: i
         os.setgid(user)
         os.setuid(user)
     except OSError as error:
-        raise UserError(f"user {user}: this process is root and cannot become the job's user: {error}") from error
+        raise CannotStart(f"user {user}: this process is root and cannot become the job's user: {error}") from error
     if not os.access(home, os.W_OK):
         home = "/tmp"
     return {"HOME": home, "USER": name, "LOGNAME": name}
