@@ -368,9 +368,7 @@ EDITS: dict[str, Edit] = {
         on=("eks",),
     ),
     "efa of the file system": Edit((with_keys("storage", "lustre", efa=True),), refused="storage.lustre.efa"),
-    "a key of the bucket": Edit(
-        (with_keys("storage", bucket={"key": KEY}), with_keys("storage", bucket={"key": KEY_2}))
-    ),
+    "a key of the bucket": Edit((with_keys("storage", "bucket", key=KEY), with_keys("storage", "bucket", key=KEY_2))),
     "a key of the file system": Edit(
         (with_keys("storage", "lustre", key=KEY), with_keys("storage", "lustre", key=KEY_2)),
         refused="storage.lustre.key",
