@@ -55,6 +55,15 @@ def running_children() -> "set[int]":
     return found - _zombies(found)
 
 
+def is_anything_left() -> bool:
+    """Return whether any process runs that the program started.
+
+    A child that ends while /proc is read hides its own children, which this process adopts then. So a look that finds
+    nothing is repeated.
+    """
+    return any(found != _zombies(found) for found in (_descendants() for _ in range(2)))
+
+
 def variables_of(pid: int) -> "list[bytes]":
     """Return the environment of a process, as it was at its start. Empty for a process of another user."""
     try:

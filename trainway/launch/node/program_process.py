@@ -11,9 +11,9 @@ from trainway.launch.node.process_tree import (
     SECONDS_BETWEEN_LOOKS,
     adopt_orphans,
     begin,
+    is_anything_left,
     kill_descendants,
     reaped,
-    running_children,
     still_running,
 )
 from trainway.launch.node.program_output import ProgramOutput, pass_on
@@ -63,7 +63,7 @@ def run_program(
             told.tell()
         if status is not None:
             # A launcher that the signal ends leaves ranks behind, which save.
-            if stop.asked_at is None or not running_children():
+            if stop.asked_at is None or not is_anything_left():
                 break
             told.tell_survivors()
         if stop.asked_at is not None and end is None:

@@ -13,9 +13,9 @@ from trainway.launch.node.process_tree import (
     SECONDS_BETWEEN_LOOKS,
     adopt_orphans,
     begin,
+    is_anything_left,
     kill_descendants,
     reaped,
-    running_children,
 )
 from trainway.launch.node.program_needs import read_secrets, with_packages
 from trainway.launch.node.program_stop import ProgramStop
@@ -51,7 +51,7 @@ def run_rank(asked: argparse.Namespace) -> int:
         elif told.look():
             stop.tell()
         if status is not None:
-            if told.asked_at is None or not running_children():
+            if told.asked_at is None or not is_anything_left():
                 break
             stop.tell_survivors()
         time.sleep(SECONDS_BETWEEN_LOOKS)
