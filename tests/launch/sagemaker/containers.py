@@ -101,9 +101,7 @@ def containers(
     # An image of a user's own has no package of the project.
     (directory / "channels/absent").mkdir(parents=True, exist_ok=True)
     for package in ("training", "trainway"):
-        (directory / "channels/absent" / f"{package}.py").write_text(
-            "raise ImportError('not in the image')\n"
-        )
+        (directory / "channels/absent" / f"{package}.py").write_text("raise ImportError('not in the image')\n")
     boot = BOOT.replace("{empty_opt}", hide("/opt")).replace("{programs}", hide("/root", "/tmp", open_to_all=True))
     (directory / "boot.sh").write_text(boot)
     for name in names:
