@@ -256,7 +256,7 @@ def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulato
     prepare = ["--corpus", "python-stdlib", "--limit-bytes", "400000", "--vocabulary", "512", "--out", str(corpus)]
     subprocess.run([sys.executable, "-m", "training.prepare", *prepare], check=True, cwd=ROOT)
 
-    options = [f"--platform={EXAMPLE}", "--target=slurm", "--run=first", "--dry-run"]
+    options = [f"--platform={EXAMPLE}", "--target=slurm", "--run=first", "--dry-run", "--full"]
     script = trainway("launch", str(file), *options, emulator=deployed[0])
     push_image(script, cluster.s3)
     (cluster.shared / "script").write_text(script)

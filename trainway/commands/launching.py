@@ -105,9 +105,20 @@ def launch(
             "cheapest of these. Say on standard error why. Default: the platform of the platform file.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print what would be submitted, with one line in the place of Trainway's own files. Submit nothing.",
+        ),
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Print exactly what would be submitted, with Trainway's own files. Only together with --dry-run.",
+        ),
+    ] = False,
     group: Annotated[
         str | None,
         typer.Option(
@@ -147,6 +158,9 @@ def launch(
     from trainway.launch.target.known import target_named
     from trainway.launch.target.options import declared_options, not_supported
 
+    if full and not dry_run:
+        why, fix = "only a dry run prints what would be submitted", "add --dry-run, or leave --full out"
+        raise usage_error("--full cannot be used without --dry-run", why=why, fix=fix)
     flags = dict(context.obj)
     target_name = flags.pop("target")
     if wherever:
@@ -175,6 +189,7 @@ def launch(
         code=None if code is None else str(code),
         image=image,
         dry_run=dry_run,
+        full=full,
     )
     submit = open_shell if interactive else start
     if exit_status := submit(target.name, asked, {name: flags[name] for name in own if _is_said(context, name)}):

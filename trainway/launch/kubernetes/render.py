@@ -19,6 +19,7 @@ from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
 from trainway.launch.program.allocation import check_team
+from trainway.launch.program.left_out import without_launcher_files
 from trainway.launch.program.locations import check_locations
 from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
@@ -58,6 +59,16 @@ def as_yaml(documents: list[dict[str, Any]]) -> str:
     """Return the documents as one text for `kubectl apply -f -`."""
     # Through JSON, so that what stands in two places is written twice, and not as an alias.
     return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def shown_documents(text: str) -> str:
+    """Return the text of `as_yaml` without the launcher's own files, with one line in their place."""
+    return without_launcher_files(text, _entry, indent="  ")
+
+
+def _entry(name: str, text: str) -> str:
+    """Return the lines of a file in the ConfigMap of a run."""
+    return as_yaml([{"data": {name: text}}]).removeprefix("data:\n")
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # a class that mypy cannot know

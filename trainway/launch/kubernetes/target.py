@@ -7,7 +7,7 @@ from trainway.launch.kubernetes.context import on_platform
 from trainway.launch.kubernetes.evidence import evidence
 from trainway.launch.kubernetes.known_nodes import known_nodes
 from trainway.launch.kubernetes.options import KINDS, KubernetesOptions
-from trainway.launch.kubernetes.render import as_yaml, render_documents
+from trainway.launch.kubernetes.render import as_yaml, render_documents, shown_documents
 from trainway.launch.kubernetes.submit import find, submit
 from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
 from trainway.launch.program.request import Request
@@ -45,6 +45,7 @@ TARGET = Target(
     decided=("context", "namespace"),
     prepare=prepare_on_platform,
     render=_render,
+    shown=shown_documents,
     submit=_submit,
     find=_find,
     state=state,

@@ -147,6 +147,11 @@ def _starter_files() -> list[Path]:
     return sorted(file for file in _NODE.glob("[!_]*.py") if file not in _ON_DEMAND)
 
 
+def launcher_files() -> list[Path]:
+    """Return the files that the launcher can send with a program, whatever the program is."""
+    return sorted(_NODE.glob("[!_]*.py"))
+
+
 def any_number_of_ranks(ranks: int) -> None:
     """Accept every number of ranks."""
     del ranks

@@ -11,6 +11,7 @@ import shlex
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
+from trainway.launch.program.left_out import without_launcher_files
 from trainway.launch.program.life_cycle import check_life_cycle
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
@@ -153,7 +154,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         *(earlier.check if earlier else ()),
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
-        *(f'cat >"$run/{name}" {heredoc(text)}' for name, text in request.files.items()),
+        *(_file(name, text) for name, text in request.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
@@ -167,6 +168,16 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     told = _TELL_RANKS if request.program.started_by is None else _TELL_STARTERS
     lost = CONTINUES if options.continues else ENDS
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told, **lost)
+
+
+def shown_script(script: str) -> str:
+    """Return a script without the launcher's own files, with one line in their place."""
+    return without_launcher_files(script, lambda name, text: f"{_file(name, text)}\n")
+
+
+def _file(name: str, text: str) -> str:
+    """Return the lines that write a file into the directory of the run."""
+    return f'cat >"$run/{name}" {heredoc(text)}'
 
 
 def _check_has_team(request: Request) -> None:

@@ -67,7 +67,8 @@ class Launch:
 
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
-    packages that the run had before. A `dry_run` uploads and writes nothing. `run` is continued if it is `resumed`.
+    packages that the run had before. A `dry_run` uploads and writes nothing, and prints the launcher's own files only
+    if it is `full`. `run` is continued if it is `resumed`.
     `archive` is the code in the record from which the run is started. It runs again, unless `code` names a directory.
     `evaluation` is the checkpoint that the only run evaluates. `options` are the typed options of the target, one for
     each of the `points`. Without them, the options have their defaults.
@@ -80,6 +81,7 @@ class Launch:
     code: str | None = None
     image: str | None = None
     dry_run: bool = False
+    full: bool = False
     lock: Path | None = None
     resumed: bool = False
     archive: RecordedCode | None = None

@@ -73,7 +73,7 @@ def points_of_command(
 
 
 def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Callable[[str], object] = print) -> int:
-    """Submit the jobs of a launch, or print exactly what would be submitted, and return the exit status.
+    """Submit the jobs of a launch, or print what would be submitted, and return the exit status.
 
     `options` are those of the target that were said, by the names of their flags. They take precedence over those of
     the job file. `say` gets the name of each run that outlives the launcher. The exit status is 0, or that of the first
@@ -96,7 +96,8 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
         for line in dict.fromkeys(map(partial(_price_line, target, launch), requests, typed)):
             if line:
                 print(line, file=sys.stderr)
-        print("".join(_rendered(target, requests, typed)), end="")
+        rendered = _rendered(target, requests, typed)
+        print("".join(rendered if launch.full else map(target.shown, rendered)), end="")
         return 0
     kept = {
         "platform_file": str(launch.platform_file),

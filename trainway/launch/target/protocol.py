@@ -95,6 +95,10 @@ def _nothing_decided(hand_off: HandOff, team: str | None) -> Handle:
     return {}
 
 
+def _as_it_is(document: str) -> str:
+    return document
+
+
 def _anybody(handle: Handle) -> None:
     del handle
 
@@ -124,7 +128,10 @@ class Target(Generic[Request, Options]):
     """Check the jobs of a Launch: `prepare_on_platform`, `prepare_beside_platform`, or `prepare_here` of
     trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
-    """Return exactly what is submitted, as `--dry-run` prints it. Refuse what cannot be submitted."""
+    """Return exactly what is submitted, as `--dry-run --full` prints it. Refuse what cannot be submitted."""
+    shown: Callable[[str], str] = _as_it_is
+    """Return what `--dry-run` prints of a rendered document without `--full`: the document without the launcher's own
+    files. By default, all of it."""
     submit: Callable[[Request, Catalogue, Options], Handle]
     """Submit a run and return its handle. A run of the same name that has ended is resumed."""
     find: Callable[[Request, Options], Handle | None] | None = None
