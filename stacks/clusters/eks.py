@@ -104,6 +104,5 @@ class EksStack(cdk.Stack):
             foundation,
             subnets,
             cluster_arn=arn,
-            namespaces=kubernetes.namespaces,
             people=kubernetes.people,
         )

@@ -20,23 +20,12 @@ from stacks.clusters.training_jobs import training_jobs
 from stacks.constructs.iam.permissions import TOKEN, Permission, grant
 from stacks.foundation import Foundation
 from trainway import __version__
-from trainway.manifests.device_claims import claims_of_a_node
-from trainway.manifests.job_kinds import launch_kinds
-from trainway.manifests.lustre_volume import CLAIM, claim_of
-from trainway.manifests.queue_labels import queue_labels
-from trainway.manifests.training_runtime import runtime_of
+from trainway.manifests.hand_off import DeployedFileSystem, DeployedValues, hand_off_document
+from trainway.manifests.lustre_volume import CLAIM
 from trainway.spec import deployed_file, handoff, recorded_lock
-from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.devices import devices_of, ranks_of
-from trainway.spec.derived.obtainable import nodes_that_grow, team_shares
 from trainway.spec.derived.personas import Persona
-from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.derived.team_directories import team_directory
-from trainway.spec.derived.team_nodes import queue_of
-from trainway.spec.handoff_names import image_parameter_name, metrics_workspace_alias, parameter_name
-from trainway.spec.sections.node_group import NodeGroup
-from trainway.spec.sections.storage import MOUNT_PATH
+from trainway.spec.handoff_names import parameter_name
 
 
 def write_hand_off(
@@ -45,7 +34,6 @@ def write_hand_off(
     subnets: NodeSubnets,
     *,
     cluster_arn: str,
-    namespaces: tuple[str, ...] = (),
     people: Mapping[Persona, iam.Role] | None = None,
 ) -> None:
     """Write the hand-off's document and the parameter that points to it.
@@ -56,39 +44,17 @@ def write_hand_off(
     the document it had. The name of the parameter is an output of the stack.
     """
     platform = foundation.platform
-    document = handoff.HandOff(
-        platform=platform.name,
-        orchestrator=platform.orchestrator.value,
-        region=platform.region,
-        bucket=foundation.storage.bucket.bucket_name,
-        file_system=_file_system(foundation),
-        checkpoints=handoff.Checkpoints(
-            prefixes=checkpoint_layout(platform, foundation.catalogue).prefixes,
-            part_bytes=PART_BYTES,
-            gbps_each=GBPS_EACH,
+    document = hand_off_document(
+        platform,
+        foundation.catalogue,
+        DeployedValues(
+            bucket=foundation.storage.bucket.bucket_name,
+            file_system=_file_system(foundation),
+            image_uri=foundation.registry.image_uri,
+            images=foundation.images,
+            cluster_arn=cluster_arn,
+            training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
         ),
-        image_uri=foundation.registry.image_uri,
-        image_parameter=image_parameter_name(platform.name),
-        images=foundation.images,
-        cluster=handoff.Cluster(
-            name=platform.cluster_name,
-            arn=cluster_arn,
-            namespaces=namespaces,
-            job_labels=queue_labels(platform),
-            job_kinds=launch_kinds(platform),
-            queue=queue_of(platform),
-        ),
-        node_groups=tuple(_nodes(foundation, group) for group in platform.node_groups),
-        teams=tuple(team.name for team in platform.teams),
-        team_shares=team_shares(platform),
-        team_data={
-            team: handoff.TeamData(own=prefixes.own, shared=prefixes.shared)
-            for team, prefixes in team_prefixes(platform).items()
-        },
-        training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
-        metrics_workspace=metrics_workspace_alias(platform.name, is_hyperpod=platform.orchestrator.is_hyperpod)
-        if collector_of(platform) in (Collector.AWS_MANAGED, Collector.AGENT)
-        else None,
     )
     # Most platforms have no training jobs, and mount the whole file system by its first claim: both are omitted.
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
@@ -171,44 +137,18 @@ def _publish(scope: Construct, document: str) -> tuple[assets.Asset, tuple[str, 
     return assets.Asset(scope, "HandOffDocument", path=str(file)), tuple(values)
 
 
-def _file_system(foundation: Foundation) -> handoff.FileSystem | None:
-    """Return the file system that jobs mount. None for a platform without one."""
-    lustre, section = foundation.file_system.lustre, foundation.platform.storage.lustre
-    if lustre is None or section is None:
+def _file_system(foundation: Foundation) -> DeployedFileSystem | None:
+    """Return what the deploy knows of the file system that jobs mount. None for a platform without one."""
+    lustre = foundation.file_system.lustre
+    if lustre is None:
         return None
-    more = section.dynamic_volumes
-    return handoff.FileSystem(
+    return DeployedFileSystem(
         file_system_id=lustre.file_system_id,
         dns_name=lustre.dns_name,
         mount_name=lustre.mount_name,
-        mount_path=MOUNT_PATH,
-        associations=tuple(lustre.associations),
-        claim=claim_of(section.generation),
-        team_directories=section.team_directories,
-        subnet_id=foundation.network.storage_subnet_id if more else None,
-        security_group_id=lustre.security_group_id if more else None,
+        subnet_id=foundation.network.storage_subnet_id,
+        security_group_id=lustre.security_group_id,
     )
-
-
-def _nodes(foundation: Foundation, group: NodeGroup) -> handoff.Nodes:
-    platform, catalogue = foundation.platform, foundation.catalogue
-    nodes = handoff.Nodes(
-        name=group.name,
-        instance_type=group.instance_type,
-        or_types=group.or_types,
-        **nodes_that_grow(platform, group, catalogue),
-        ranks=ranks_of(group, catalogue[group.instance_type]),
-        image=group.image,
-    )
-    if not platform.orchestrator.is_kubernetes:
-        return nodes
-    requested = {each.resource: each.count for each in devices_of(platform, group, catalogue) if not each.device_class}
-    in_kubernetes = {
-        "devices": requested,
-        "claims": claims_of_a_node(platform, group, catalogue),
-        "runtime": runtime_of(platform, group, catalogue),
-    }
-    return nodes.model_copy(update=in_kubernetes)
 
 
 def _directory_of(persona: Persona, document: handoff.HandOff) -> str | None:

@@ -134,6 +134,5 @@ class HyperPodEksStack(cdk.Stack):
             foundation,
             subnets,
             cluster_arn=hyperpod.attr_cluster_arn,
-            namespaces=kubernetes.namespaces,
             people=kubernetes.people,
         )

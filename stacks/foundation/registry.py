@@ -9,7 +9,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.delivery.bundle import Bundles, ImageBundle
-from stacks.constructs.delivery.image_settings import TOOLS_PREFIX, image_repository, image_settings
+from stacks.constructs.delivery.image_settings import TOOLS_PREFIX, image_settings
 from stacks.constructs.delivery.registry import (
     BASE_IMAGE,
     base_repository,
@@ -24,7 +24,7 @@ from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.derived.image_build import has_additions
 from trainway.spec.derived.node_packages import node_containers
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.handoff_names import DEFAULT_IMAGE, image_repository
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 

@@ -20,6 +20,11 @@ def image_parameter_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
     return f"/trainway/{platform}/image{_suffix(image)}"
 
 
+def image_repository(platform: str, image: str = DEFAULT_IMAGE) -> str:
+    """Return the name of the ECR repository of an image of the platform."""
+    return f"{platform}/training" if image == DEFAULT_IMAGE else f"{platform}/training-{image}"
+
+
 def image_stack_name(platform: str, image: str = DEFAULT_IMAGE) -> str:
     """Return the name of the stack, and of the pipeline in it, that builds a platform's image."""
     return f"{platform}-image" if image == DEFAULT_IMAGE else f"{platform}-image-{image}"

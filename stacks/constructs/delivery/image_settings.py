@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 from delivery.content_hash import NONE
 from stacks.constructs.delivery.bundle import ImageBundle
 from stacks.constructs.iam.permissions import Permission
-from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.handoff_names import image_repository
 from trainway.spec.platform import Platform
 
 TOOLS_PREFIX = "delivery"
@@ -36,11 +36,6 @@ class ImageSettings:
     image: Mapping[str, str]
     bill: str
     keep_bills: Permission
-
-
-def image_repository(platform: str, image: str) -> str:
-    """Return the name of the repository of an image of the platform."""
-    return f"{platform}/training" if image == DEFAULT_IMAGE else f"{platform}/training-{image}"
 
 
 def image_settings(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
@@ -12,6 +10,7 @@ from constructs import Construct
 
 from stacks.constructs.retention import keep_or_delete
 from stacks.constructs.storage.fsx_times import backup_hour, maintenance_window
+from trainway.spec.derived.lustre_links import link_of_import, mirror, new_mirrors
 from trainway.spec.facts.services import service_facts
 from trainway.spec.handoff import Association
 from trainway.spec.sections.storage import Lustre
@@ -52,10 +51,12 @@ class LustreFileSystem(Construct):
             self.resource = file_system = self._make(lustre, group, subnet_id, client_group_id, name)
             self.file_system_id, self.dns_name = file_system.ref, file_system.attr_dns_name
             self.mount_name, self.security_group_id = file_system.attr_lustre_mount_name, group.attr_group_id
-        there = existing.associations if existing else {}
-        self.associations = [Association(path=path, s3=uri.rstrip("/")) for path, uri in there.items()]
-        self.associations += [self._mirror(bucket, name) for name in lustre.mirrored if f"/{name}" not in there]
-        self.associations += [self._import(uri) for uri in lustre.import_from]
+        for name in new_mirrors(lustre):
+            self._associate(name.capitalize(), mirror(bucket.bucket_name, name), export=["NEW", "CHANGED", "DELETED"])
+        for uri in lustre.import_from:
+            association = link_of_import(uri)
+            location = association.path.removeprefix("/import/")
+            self._associate("Import" + "".join(c for c in location.title() if c.isalnum()), association, export=[])
 
     def _make(
         self, lustre: Lustre, group: ec2.CfnSecurityGroup, subnet_id: str, client_group_id: str, name: str | None
@@ -82,24 +83,6 @@ class LustreFileSystem(Construct):
         # The rules that name the nodes' group are deleted with the nodes. Otherwise that group could not be deleted.
         keep_or_delete(lustre.on_destroy, file_system, group, *among_servers)
         return file_system
-
-    def _mirror(self, bucket: s3.IBucket, prefix: str) -> Association:
-        """Link a prefix of the bucket both ways. Another file system of the platform may have the same link.
-
-        A link's prefix is in no other link of its own file system:
-        https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-linked-dra.html
-        Several file systems can be linked to one bucket: https://aws.amazon.com/fsx/lustre/faqs/ (both read 2026-11-23)
-        """
-        association = Association(path=f"/{prefix}", s3=f"s3://{bucket.bucket_name}/{prefix}")
-        self._associate(prefix.capitalize(), association, export=["NEW", "CHANGED", "DELETED"])
-        return association
-
-    def _import(self, uri: str) -> Association:
-        parts = urlsplit(uri)
-        location = f"{parts.netloc}{parts.path}".rstrip("/")
-        association = Association(path=f"/import/{location}", s3=f"s3://{location}")
-        self._associate("Import" + "".join(c for c in location.title() if c.isalnum()), association, export=[])
-        return association
 
     def _associate(self, name: str, association: Association, *, export: list[str]) -> None:
         policy = fsx.CfnDataRepositoryAssociation
