@@ -40,7 +40,9 @@ def test_every_command_is_understood(command: str, tmp_path: Path) -> None:
     ran = run_trainway(*arguments, directory=tmp_path, environment=environment)
     if arguments[0] in ("logs", "stop", "explain", "report"):
         assert "there is no run" in ran.stderr
-    elif arguments[0] in ("launch", "verify"):
+    elif arguments[0] == "launch":
+        assert ran.returncode == 0 and "Could not connect to the endpoint" in ran.stderr, ran.stderr
+    elif arguments[0] == "verify":
         assert "hand-off" in ran.stderr  # understood as far as one can be without a deployed platform
     elif arguments[0] == "diff":
         assert "AWS cannot be asked" in ran.stderr

@@ -127,6 +127,8 @@ def test_one_job_file_is_one_command_on_every_target(trainway: Trainway, job_fil
     assert re.search(r"no price known for 2 × \S+ on demand, HyperPod in us-west-2", under_slurm.stderr)
     assert re.search(r"no price known for 2 × \S+ of a SageMaker training job in us-west-2", on_sagemaker.stderr)
     assert "an hour" not in local.stderr
+    # The deployed platforms can be read, and nothing is taken from their files alone.
+    assert not any("as its file describes it" in said.stderr for said in (on_kubernetes, under_slurm, on_sagemaker))
     [job] = [each for each in yaml.safe_load_all(on_kubernetes.stdout) if each["kind"] == "TrainJob"]
     assert " ".join(job["spec"]["trainer"]["command"]) == COMMAND
     assert f"command=({COMMAND})" in under_slurm.stdout.splitlines()

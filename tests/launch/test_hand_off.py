@@ -18,6 +18,7 @@ from trainway import __version__
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.platform.deployed_version import require_upgradable
 from trainway.launch.platform.hand_off import read_deployer, read_hand_off, read_image
+from trainway.launch.platform.known import known_platform
 from trainway.launch.starting.prepare import prepare
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
@@ -202,7 +203,7 @@ def test_a_launch_runs_in_the_image_that_it_names_or_else_its_job_or_its_nodes(
         built(uri, name)
     batch = {"global": 16, "micro": 2}
     point = Point(load_job(tmp_path, batch=batch, **({"image": of_the_job} if of_the_job else {})), {})
-    [request] = prepare([point], PLATFORM, load_catalogue(), image=asked)
+    [request] = prepare([point], known_platform(PLATFORM, load_catalogue(), "deployed"), load_catalogue(), image=asked)
     assert request.image == f"{registry}/atlas/{used}@sha256:0"
 
 

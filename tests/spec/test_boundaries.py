@@ -17,7 +17,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["check", "platform.yaml", *ON_KNOWN_DAY], ["plan", "platform.yaml"], ["schema"]],
+    [
+        ["--help"],
+        ["check", "platform.yaml", *ON_KNOWN_DAY],
+        ["check", "examples/jobs/llama-8b.yaml", "--platform", "examples/eks-p5.yaml"],
+        ["plan", "platform.yaml"],
+        ["schema"],
+    ],
 )
 def test_quick_commands_import_no_heavy_library(arguments: list[str]) -> None:
     program = (

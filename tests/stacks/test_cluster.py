@@ -12,10 +12,12 @@ import yaml
 from tests.hand_offs import hand_off_in, parameter_in
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT, Template, all_resources, resources
+from trainway.launch.platform.described import described_hand_off
 from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.derived.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
 
 
@@ -206,6 +208,29 @@ def test_hand_off_says_what_a_launcher_needs(
     mirrors = platform.storage.lustre and platform.storage.lustre.mirror
     assert linked >= ({"/corpus", "/checkpoints"} if mirrors else set())
     assert hand_off.orchestrator == platform.orchestrator.value
+
+
+def test_the_hand_off_that_a_file_describes_is_that_of_its_deploy(
+    example: Path, synthesized: Synthesized, assemblies: dict[str, Path]
+) -> None:
+    assert synthesized[example.stem]
+    platform = load_platform(example)
+    written, described = hand_off_in(assemblies[example.stem]), described_hand_off(platform, load_catalogue())
+    assert without_values_of_deploy(written) == without_values_of_deploy(described)
+    assert described.cluster.arn.split(":")[2] == ("sagemaker" if platform.orchestrator.is_hyperpod else "eks")
+
+
+def without_values_of_deploy(hand_off: HandOff) -> dict[str, Any]:
+    """Return a hand-off without what only a deploy knows. The keys of such values stay."""
+    document: dict[str, Any] = json.loads(hand_off.model_dump_json().replace(hand_off.bucket, "the bucket"))
+    del document["image_uri"], document["cluster"]["arn"], document["trainway"]
+    document["images"] = sorted(document["images"])
+    for name in ("file_system_id", "dns_name", "mount_name"):
+        if document["file_system"]:
+            del document["file_system"][name]
+    if jobs := document["training_jobs"]:
+        document["training_jobs"] = [sorted(jobs["subnet_ids"]), sorted(jobs["team_role_arns"])]
+    return document
 
 
 def test_no_role_of_ours_has_a_wildcard_action(example: Path, synthesized: Synthesized) -> None:

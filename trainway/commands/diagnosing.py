@@ -124,6 +124,7 @@ def verify(
             raise usage_error("--repair cannot be used with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
+        from trainway.launch.platform.known import known_platform
         from trainway.launch.registry.platform_file import platform_file_named
         from trainway.launch.starting.prepare import prepare
         from trainway.launch.target.known import own_target
@@ -140,7 +141,8 @@ def verify(
         if repair:
             require_hyperpod(platform)
         point = probe_point(nodes, team=team, command=rates_command() if find_slow else None)
-        [request] = prepare([point], platform, catalogue, group=group, image=image)
+        deployed = known_platform(platform, catalogue, "deployed")
+        [request] = prepare([point], deployed, catalogue, group=group, image=image)
         # A repair names the node group of the nodes, so that only one group can be tested.
         request = replace(request, allocation=replace(request.allocation, others=()))
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)

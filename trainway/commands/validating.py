@@ -32,15 +32,26 @@ def check(
             "rules. For a deploy, write it into the file, as `accept`.",
         ),
     ] = None,
+    platform_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--platform",
+            help="Platform file against which a job file is checked, as a launch on its cluster does, without the "
+            "account. Or name of a platform of `trainway connect`. Default: a job file is checked alone.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the problems as JSON. The exit status is 2 if there are any.")
     ] = False,
 ) -> None:
-    """Validate a platform file or a job file, and print every problem. A job file is checked without a platform."""
+    """Validate a platform file or a job file, and print every problem.
+
+    With --platform, a job file is also checked against a platform, which need not be deployed.
+    """
     from trainway.spec.problems import SpecError
 
     try:
-        what, notes = _checked(file, (on or datetime.now(UTC)).date(), _published(accept or []))
+        what, notes = _checked(file, (on or datetime.now(UTC)).date(), _published(accept or []), platform_file)
     except SpecError as error:
         if not as_json:
             raise
@@ -49,7 +60,7 @@ def check(
     if as_json:
         said = {
             name: [each.removeprefix(f"{prefix}: ") for each in notes if each.startswith(f"{prefix}: ")]
-            for name, prefix in (("not_verified", "not verified"), ("warnings", "warning"))
+            for name, prefix in (("not_verified", "not verified"), ("warnings", "warning"), ("notes", "note"))
         }
         print(json.dumps({"file": str(file), "problems": [], **said}, indent=2))
         return
@@ -58,7 +69,7 @@ def check(
         show(note)
 
 
-def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]]:
+def _checked(file: Path, today: date, accept: list[str], platform_file: Path | None) -> tuple[str, list[str]]:
     """Return what a file describes, with warnings and what cannot be verified. Raises SpecError with every problem."""
     from trainway.spec.derived.image_notes import unverified
     from trainway.spec.derived.published_lists import unlisted
@@ -70,12 +81,28 @@ def _checked(file: Path, today: date, accept: list[str]) -> tuple[str, list[str]
         from trainway.launch.starting.prepare import check_job
 
         what, warnings = check_job(file)
-        return what, [f"warning: {each}" for each in warnings]
+        notes = [f"warning: {each}" for each in warnings]
+        return (what, notes) if platform_file is None else _checked_on(platform_file, file, what, notes)
+    if platform_file is not None:
+        why = f"{file} is a platform file, and is checked alone"
+        raise usage_error("--platform cannot be used with a platform file", why=why, fix="leave --platform out")
     platform = load_platform(file, today=today, accept=accept)
     nodes = ", ".join(f"{group.largest} × {' or '.join(group.instance_types)}" for group in platform.node_groups)
     what = f"{platform.name} in {platform.region} on {platform.orchestrator.value}, up to {nodes}"
     unknown = [*unverified(platform, load_catalogue()), *unlisted(platform)]
     return what, [f"not verified: {each}" for each in unknown]
+
+
+def _checked_on(platform_file: Path, job_file: Path, what: str, notes: list[str]) -> tuple[str, list[str]]:
+    """Return what `_checked` does for a job on a platform. `what` and `notes` are those of the job alone."""
+    from trainway.launch.registry.platform_file import platform_file_named
+    from trainway.launch.starting.check_on_platform import check_on_platform
+
+    platform_file = platform_file_named(platform_file)
+    name, printed = check_on_platform(job_file, platform_file)
+    said = [each if each.startswith("warning: ") else f"note: {each}" for each in printed]
+    where = f"note: {name} is as {platform_file} describes it. The deployed platform was not read"
+    return f"{what}, on {name}", list(dict.fromkeys([where, *notes, *said]))
 
 
 def _published(names: list[str]) -> list[str]:

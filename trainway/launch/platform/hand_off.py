@@ -45,7 +45,15 @@ class DeployedPlatform(Protocol):
         """The AWS Region that it is in."""
 
 
-class NotDeployedError(UsageError):
+class NotReadError(UsageError):
+    """AWS does not answer, or refuses: without credentials, for example, or without a network. `why` is its reason."""
+
+    def __init__(self, what: str, *, why: str, fix: str) -> None:
+        super().__init__(str(usage_error(what, why=why, fix=fix)))
+        self.why = why
+
+
+class NotDeployedError(NotReadError):
     """No deploy has written the parameter."""
 
 
@@ -54,8 +62,8 @@ def read_hand_off(platform: DeployedPlatform) -> HandOff:
 
     Reads the document of an earlier release, too, which is in the parameter itself.
 
-    Raises UsageError if AWS cannot be asked, nothing was deployed, or a newer deploy wrote what this version does not
-    understand.
+    Raises NotReadError if AWS cannot be asked, NotDeployedError if nothing was deployed, and another UsageError if a
+    newer deploy wrote what this version does not understand.
     """
     name, text = _hand_off_parameter(platform)
     what = _unreadable(platform, "the hand-off", name)
@@ -81,7 +89,7 @@ def read_hand_off(platform: DeployedPlatform) -> HandOff:
 def read_deployer(platform: DeployedPlatform) -> Deployer | None:
     """Return what deployed the platform, also of a hand-off whose schema is newer; None for what was before 0.1.0.
 
-    Raises NotDeployedError if nothing was deployed, and UsageError if AWS cannot be asked.
+    Raises NotDeployedError if nothing was deployed, and NotReadError if AWS cannot be asked.
     """
     return _deployer(_stated(_hand_off_parameter(platform)[1]))
 
@@ -156,11 +164,11 @@ def _parameter(platform: DeployedPlatform, thing: str, name: str, *, absent: str
         answer = boto3.client("ssm", region_name=platform.region).get_parameter(Name=name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ParameterNotFound":
-            raise NotDeployedError(str(usage_error(what, why=absent, fix="`make deploy` deploys it"))) from None
+            raise NotDeployedError(what, why=absent, fix="`make deploy` deploys it") from None
         why = error.response["Error"]["Message"]
-        raise usage_error(what, why=why, fix=f"you need ssm:GetParameter on {name}") from None
+        raise NotReadError(what, why=why, fix=f"you need ssm:GetParameter on {name}") from None
     except BotoCoreError as error:
-        raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
+        raise NotReadError(what, why=str(error), fix=CREDENTIALS) from None
     return str(answer["Parameter"]["Value"])
 
 
@@ -179,9 +187,9 @@ def _object(platform: DeployedPlatform, pointer: Pointer) -> str:
         if code in ("NoSuchBucket", "NoSuchKey"):
             raise usage_error(what, why=why, fix="`make deploy` writes it again") from None
         fix = f"you need s3:GetObject on {location}, and kms:Decrypt if the bucket has a key of its own"
-        raise usage_error(what, why=why, fix=fix) from None
+        raise NotReadError(what, why=why, fix=fix) from None
     except BotoCoreError as error:
-        raise usage_error(what, why=str(error), fix=CREDENTIALS) from None
+        raise NotReadError(what, why=str(error), fix=CREDENTIALS) from None
 
 
 def _hand_off_parameter(platform: DeployedPlatform) -> tuple[str, str]:

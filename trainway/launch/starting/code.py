@@ -77,9 +77,6 @@ def sync(
 
     Raises UsageError where the code cannot be packed or the bucket cannot be written to.
     """
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
     files = _checked(directory, most_bytes)
     print(files, file=sys.stderr)
     archive, digest = _packed(files)
@@ -88,6 +85,9 @@ def sync(
     location = f"s3://{hand_off.bucket}/{key}"
     if not upload:
         return location
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
     s3 = boto3.client("s3", region_name=hand_off.region)
     try:
         # Named by its content, so one that is there is this one.

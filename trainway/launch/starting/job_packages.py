@@ -95,10 +95,13 @@ def python_of_image(platform: Platform, platform_file: Path) -> TargetPython:
     return TargetPython(name, images.python, f"x86_64-manylinux_{_GLIBC[release[1]]}", packages)
 
 
-def lock_of(requested: RequestedPackages, python: TargetPython, *, write: bool = True) -> LockedPackages:
+def lock_of(
+    requested: RequestedPackages, python: TargetPython, *, write: bool = True, resolve_new: bool = True
+) -> LockedPackages:
     """Return the lock of a job's packages for a Python: the one beside the job file, or else a new one.
 
     With `write`, a new lock is written beside the job file. A requirements file that has checksums is the lock itself.
+    Without `resolve_new`, the index is not asked, and a new lock has the requested packages alone.
 
     Raises UsageError if the requirements file cannot be read, no versions fit together, or the index cannot be asked.
     """
@@ -116,6 +119,9 @@ def lock_of(requested: RequestedPackages, python: TargetPython, *, write: bool =
     facts = {"for": "; ".join(names), "beside": python.digest}
     if file.is_file() and dict(_FACT.findall(found := file.read_text(encoding="utf-8"))) == facts:
         return LockedPackages(found, python.name != HERE)
+    if not resolve_new:
+        head = "# Not resolved: a launch adds all that these packages require, by version and checksum.\n"
+        return LockedPackages(head + "".join(f"{name}\n" for name in names), python.name != HERE)
     lock = _new_lock(names, python, facts)
     if write:
         count = len(_PACKAGE.findall(lock))

@@ -16,7 +16,7 @@ from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.node.command_check import missing_python_file
-from trainway.launch.platform.hand_off import read_hand_off, read_image
+from trainway.launch.platform.known import HandOffSource, KnownPlatform, known_platform
 from trainway.launch.platform.location import scheme_of
 from trainway.launch.platform.team_data import check_team_data
 from trainway.launch.program.allocation import allocate, check_team
@@ -50,7 +50,6 @@ from trainway.launch.starting.run_trackers import (
     check_tracker_rights,
 )
 from trainway.parts.extras import require_extras
-from trainway.spec.derived.obtainable import completed
 from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
@@ -68,10 +67,10 @@ class Launch:
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
     directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
     packages that the run had before. A `dry_run` uploads and writes nothing, and prints the launcher's own files only
-    if it is `full`. `run` is continued if it is `resumed`.
-    `archive` is the code in the record from which the run is started. It runs again, unless `code` names a directory.
-    `evaluation` is the checkpoint that the only run evaluates. `options` are the typed options of the target, one for
-    each of the `points`. Without them, the options have their defaults.
+    if it is `full`. `source` says where the hand-off is from. `run` is continued if it is `resumed`. `archive` is the
+    code in the record from which the run is started. It runs again, unless `code` names a directory. `evaluation` is
+    the checkpoint that the only run evaluates. `options` are the typed options of the target, one for each of the
+    `points`. Without them, the options have their defaults.
     """
 
     points: Sequence[Point]
@@ -82,6 +81,7 @@ class Launch:
     image: str | None = None
     dry_run: bool = False
     full: bool = False
+    source: HandOffSource = "deployed"
     lock: Path | None = None
     resumed: bool = False
     archive: RecordedCode | None = None
@@ -110,8 +110,10 @@ class Launch:
                 fix = f"name a file of {directory} in `run.command`, or set `run.code` to the directory that has it"
                 raise usage_error(what, why=f"there is no file {directory / missing}", fix=fix)
 
-    def locked(self, program: Program, python: Callable[[], TargetPython]) -> Program:
+    def locked(self, program: Program, python: Callable[[], TargetPython], *, resolve_new: bool = True) -> Program:
         """Return a program with the lock of its packages for a Python, which is asked for if there are packages.
+
+        Without `resolve_new`, the index is not asked for versions.
 
         Raises UsageError if the packages do not fit into that Python.
         """
@@ -121,12 +123,18 @@ class Launch:
             return replace(program, lock=LockedPackages(self.lock.read_text(encoding="utf-8")))
         if self.archive is not None:
             return replace(program, lock=lock_of_record(program.packages, python()))
-        return replace(program, lock=lock_of(program.packages, python(), write=not self.dry_run))
+        lock = lock_of(program.packages, python(), write=not self.dry_run, resolve_new=resolve_new)
+        return replace(program, lock=lock)
 
     @cached_property
     def platform(self) -> Platform:
         """Return the platform that a file describes. Raises SpecError with every problem of the file."""
         return load_platform(self.platform_file)
+
+    @cached_property
+    def known(self) -> KnownPlatform:
+        """Return what is known of the platform, from the `source`. Raises UsageError as `known_platform` does."""
+        return known_platform(self.platform, load_catalogue(), self.source)
 
 
 def check_job(file: Path) -> tuple[str, list[str]]:
@@ -180,7 +188,7 @@ def prepare_here(launch: Launch) -> list[LocalRequest]:
         LocalRequest(
             launch.locked(point.program, python),
             Path(check_directory_name(launch.run)) if launch.run else default_run_directory(point.program.name),
-            read_hand_off(launch.platform) if needs_hand_off(point.program) else None,
+            launch.known.hand_off if needs_hand_off(point.program) else None,
             launch.code_directory,
         )
         for point in launch.points
@@ -219,7 +227,7 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
 def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
     requests = prepare(
         launch.points,
-        launch.platform,
+        launch.known,
         load_catalogue(),
         run=launch.run,
         group=launch.group,
@@ -241,12 +249,17 @@ def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
         check_tracker_network(request.program, launch.platform)
         check_tracker_rights(request.program, launch.platform)
         check_tracker_packages(request.program, partial(python, request.image_name), PIP_IN_IMAGE)
-        check_secrets(request.program, launch.platform)
+        check_secrets(request.program, launch.platform, ask=launch.known.deployed)
         # A dry run may be of data that is still to come.
         if not launch.dry_run:
             check_inputs(request.program, request.hand_off)
     requests = [
-        replace(request, program=launch.locked(request.program, partial(python, request.image_name)))
+        replace(
+            request,
+            program=launch.locked(
+                request.program, partial(python, request.image_name), resolve_new=launch.known.deployed
+            ),
+        )
         for request in requests
     ]
     if launch.code_directory is None:
@@ -283,7 +296,7 @@ def _check_conflicts(requests: Sequence[Request], directory: str | None) -> None
 
 def prepare(
     points: Sequence[Point],
-    platform: Platform,
+    known: KnownPlatform,
     catalogue: Catalogue,
     *,
     run: str | None = None,
@@ -299,12 +312,12 @@ def prepare(
     checkpoints where they are. `options` are the typed options of each job. A job that is not `on_platform` is on none
     of the platform's nodes.
 
-    Raises UsageError where the platform is not deployed or has no image, or a job does not fit it.
+    Raises UsageError where the platform has no image, or a job does not fit it.
     """
     if run is not None:
         check_run_name(run)
-    hand_off = completed(read_hand_off(platform), platform, catalogue)
-    _check_region(hand_off, platform)
+    hand_off = known.hand_off
+    _check_region(hand_off, known.platform)
     if not resumed:
         points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
     allocations = []
@@ -325,9 +338,10 @@ def prepare(
     for name, allocation in dict(zip(names, allocations, strict=True)).items():
         if "@" in name:
             pinned[name] = image_by_digest(name, hand_off)
-            check_image(pinned[name], allocation, catalogue)
+            if known.deployed:
+                check_image(pinned[name], allocation, catalogue)
         else:
-            pinned[name] = read_image(platform, hand_off, name)
+            pinned[name] = known.image(name)
     return [
         Request(point.program, run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name)
         for point, allocation, name in zip(points, allocations, names, strict=True)

@@ -7,14 +7,13 @@ from trainway.spec.errors import usage_error
 from trainway.spec.platform import Platform
 
 
-def check_secrets(program: Program, platform: Platform) -> None:
+def check_secrets(program: Program, platform: Platform, *, ask: bool = True) -> None:
     """Raise UsageError for a secret that the platform file does not list, or that Secrets Manager does not have.
+
+    Without `ask`, Secrets Manager is not asked.
 
     A person without the right secretsmanager:DescribeSecret learns of an absent secret when the run starts.
     """
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
     known = {each.name: each for each in platform.secrets} | {each.secret: each for each in platform.secrets}
     for variable, text in program.secrets.items():
         name = text.partition("#")[0]
@@ -27,6 +26,11 @@ def check_secrets(program: Program, platform: Platform) -> None:
         if (teams := known[name].teams) and program.team not in teams:
             why = f"it is for jobs of {', '.join(teams)}, and this one is of {program.team or 'no team'}"
             raise usage_error(what, why=why, fix="set `team` of the job file, or change `secrets` of the platform file")
+        if not ask:
+            continue
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
         try:
             found = boto3.client("secretsmanager", region_name=platform.region).describe_secret(SecretId=name)
         except ClientError as error:

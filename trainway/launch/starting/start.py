@@ -81,23 +81,17 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     cannot be.
     """
     target = target_named(target_name, cannot="launched")
-    typed = [
-        options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
-        for point in launch.points
-    ]
-    launch = replace(launch, options=typed)
-    _check_platform(target, launch)
-    launch.check_code()
-    requests = target.prepare(launch)
-    if not launch.resumed:
-        _check_evaluations(target, launch)
+    launch, requests = prepared(
+        target, replace(launch, source="deployed or file") if launch.dry_run else launch, options
+    )
+    typed = launch.options
     if launch.dry_run:
         # Runs of a sweep often cost the same. Standard output is only what would be submitted.
         for line in dict.fromkeys(map(partial(_price_line, target, launch), requests, typed)):
             if line:
                 print(line, file=sys.stderr)
-        rendered = _rendered(target, requests, typed)
-        print("".join(rendered if launch.full else map(target.shown, rendered)), end="")
+        documents = rendered(target, requests, typed)
+        print("".join(documents if launch.full else map(target.shown, documents)), end="")
         return 0
     kept = {
         "platform_file": str(launch.platform_file),
@@ -107,7 +101,7 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
         **({} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}),
         **_kept_of_evaluations(launch.points[0].program, requests[0]),
     }
-    _rendered(target, requests, typed)
+    rendered(target, requests, typed)
     if not all(isinstance(request, Request) for request in requests):
         # Runs of this machine. Their directories are all the record that there is.
         return _first_failure(
@@ -118,6 +112,24 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
             _submit(target, launch, run.request, chosen, kept, say, run.submitted)
             for run, chosen in zip(runs, typed, strict=True)
         )
+
+
+def prepared(target: AnyTarget, launch: Launch, options: Mapping[str, Any]) -> tuple[Launch, Sequence[Any]]:
+    """Return a launch with the typed options of its target, and a request for each of its jobs.
+
+    `options` are as those of `start`. Raises UsageError for a job that cannot be submitted, or whose evaluation cannot.
+    """
+    typed = [
+        options_from(target.options, {**point.program.options.get(target.name, {}), **options}, target.name)
+        for point in launch.points
+    ]
+    launch = replace(launch, options=typed)
+    _check_platform(target, launch)
+    launch.check_code()
+    requests = target.prepare(launch)
+    if not launch.resumed:
+        _check_evaluations(target, launch)
+    return launch, requests
 
 
 def _price(target: AnyTarget, launch: Launch, request: Any) -> NodePrice | None:
@@ -147,7 +159,7 @@ def _first_failure(exit_statuses: Iterable[int]) -> int:
     return next(filter(None, exit_statuses), 0)
 
 
-def _rendered(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) -> list[str]:
+def rendered(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) -> list[str]:
     """Return what would be submitted of each request. Raises UsageError if one of them cannot be."""
     return [target.render(each, load_catalogue(), chosen) for each, chosen in zip(requests, typed, strict=True)]
 
@@ -189,12 +201,12 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
         on_checkpoint = launch.points[0].program.on_checkpoint
         group = on_checkpoint.group if on_checkpoint and target.orchestrators else None
         typed = [options_from(target.options, point.program.options.get(target.name, {}), target.name)]
-        first = Launch([point], launch.platform_file, group=group, dry_run=True, options=typed)
+        first = Launch([point], launch.platform_file, group=group, dry_run=True, source=launch.source, options=typed)
         first.check_code()
         with contextlib.redirect_stderr(io.StringIO()):
             # A dry run prints the price and the memory of the run, and not of its evaluation.
             requests = target.prepare(first)
-        _rendered(target, requests, typed)
+        rendered(target, requests, typed)
 
 
 def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:
