@@ -15,6 +15,7 @@ from trainway.commands.target_flags import ON_PLATFORM
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
+    from trainway.launch.job_file.command_flags import CommandFlags
     from trainway.launch.job_file.sweep import Point
 
 DEFAULT_PLATFORM = Path("platform.yaml")
@@ -97,6 +98,23 @@ def launch(
             metavar="NAME", help="Team of the platform whose quota a command without a job file uses. Default: no team."
         ),
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Environment variable of a command without a job file, as run.environment of a job file. NAME alone "
+            "takes the value of the shell that launches. Repeat it for further variables. Default: no variables.",
+        ),
+    ] = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE | NAME",
+            help="Python package of a command without a job file, for example trl==1.16.0, or a file with "
+            "requirements, as run.packages of a job file. Repeat it for further packages. Default: the packages of the "
+            "image.",
+        ),
+    ] = None,
     wherever: Annotated[
         bool,
         typer.Option(
@@ -150,6 +168,7 @@ def launch(
     The section `life_cycle` of the job file sets how often the run and its processes restart after a failure, and how
     long Kubernetes keeps the object of a finished run. docs/launch-kubernetes.md describes its keys.
     """
+    from trainway.launch.job_file.command_flags import CommandFlags
     from trainway.launch.job_file.sweep import array_axis
     from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.starting.interactive import open_shell
@@ -161,13 +180,14 @@ def launch(
     if full and not dry_run:
         why, fix = "only a dry run prints what would be submitted", "add --dry-run, or leave --full out"
         raise usage_error("--full cannot be used without --dry-run", why=why, fix=fix)
+    described = CommandFlags(nodes, team, env or (), packages or ())
     flags = dict(context.obj)
     target_name = flags.pop("target")
     if wherever:
         if _is_said(context, "platform_file") or _is_said(context, "target"):
             why = "it chooses the platform, and the target with it"
             raise usage_error("--wherever with --platform or --target", why=why, fix="leave one of them out")
-        points = _points(job or [], [], nodes, team, None, interactive=interactive)
+        points = _points(job or [], [], described, None, interactive=interactive)
         platform_file, target_name = _choose(points, group, borrows=bool(flags.get("borrow")))
     target = target_named(target_name, cannot="launched")
     own = [each.name for each in declared_options(target.options)]
@@ -178,7 +198,7 @@ def launch(
     if target.orchestrators or _is_said(context, "platform_file"):
         platform_file = platform_file_named(platform_file)
     axes = [*(sweep or []), *([] if array is None else [array_axis(array)])]
-    points = _points(job or [], axes, nodes, team, until_step, interactive=interactive)
+    points = _points(job or [], axes, described, until_step, interactive=interactive)
     if run is not None and len(points) > 1:
         raise usage_error(f"--run {run} cannot be a sweep", why="it is one run", fix="leave --run out")
     asked = Launch(
@@ -209,17 +229,17 @@ def _choose(points: list[Point], group: str | None, *, borrows: bool) -> tuple[P
 
 
 def _points(
-    job: list[str], axes: list[str], nodes: int | None, team: str | None, until_step: int | None, *, interactive: bool
+    job: list[str], axes: list[str], flags: CommandFlags, until_step: int | None, *, interactive: bool
 ) -> list[Point]:
     """Return the programs of a launch. Raises UsageError for flags that do not go together."""
+    from trainway.launch.job_file.command_flags import KEYS
     from trainway.launch.job_file.programs import interactive_program
     from trainway.launch.job_file.sweep import Point
     from trainway.launch.starting.start import is_job_file, points_of, points_of_command
 
     in_file = is_job_file(job)
-    if in_file and (nodes is not None or team is not None):
-        flag = "--nodes" if nodes is not None else "--team"
-        why, fix = "the job file says it", f"set `{flag[2:]}` in {job[0]}"
+    if in_file and (flag := flags.first):
+        why, fix = "the job file says it", f"set `{KEYS[flag]}` in {job[0]}"
         raise usage_error(f"{flag} cannot be used with a job file", why=why, fix=fix)
     if not in_file and until_step is not None:
         why = "Trainway does not count the steps of a command"
@@ -229,7 +249,7 @@ def _points(
             why = "the shell takes the place of the program, once"
             fix = "name a job file or nothing, and leave --sweep and --array out"
             raise usage_error("--interactive cannot be launched like that", why=why, fix=fix)
-        return [Point(interactive_program(Path(job[0]) if job else None, nodes=nodes or 1, team=team), {})]
+        return [Point(interactive_program(Path(job[0]) if job else None, flags), {})]
     if not job:
         fix = "name a job file, or a command that every node runs: `trainway launch train.py`"
         raise usage_error("there is nothing to launch", why="neither a job file nor a command is given", fix=fix)
@@ -239,7 +259,7 @@ def _points(
         raise usage_error(f"{job[0]} cannot be launched", why=why, fix=fix)
     if in_file:
         return points_of(Path(job[0]), axes, until_step)
-    return points_of_command(job, axes, nodes=nodes or 1, team=team)
+    return points_of_command(job, axes, flags)
 
 
 def _is_said(context: typer.Context, name: str) -> bool:

@@ -26,6 +26,7 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.ports import free_port
 from tests.synthesis import ROOT
+from trainway.launch.job_file.command_flags import CommandFlags
 from trainway.launch.job_file.programs import interactive_program, load_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.program.allocation import allocate
@@ -193,7 +194,7 @@ def test_an_allocation_ends_with_its_shell(
     cluster: Machines, there: HandOff, bucket: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     there = there.model_copy(update={"bucket": bucket})
-    program = interactive_program(None, nodes=2)
+    program = interactive_program(None, CommandFlags(nodes=2))
     request = Request(program, "interactive-1", there, IMAGE, allocate(program, there, CATALOGUE))
     target = replace(TARGET, prepare=lambda _launch: [request])
     for module in (interactive, sys.modules["trainway.launch.starting.start"]):

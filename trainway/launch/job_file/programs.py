@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trainway.launch.job_file.command_flags import NO_FLAGS, CommandFlags, refusal
 from trainway.launch.job_file.on_checkpoint import (
     KEY,
     OnCheckpointSection,
@@ -111,37 +113,37 @@ def _evaluations(document: Document, value: RunFile | Job | None) -> tuple[OnChe
     return found, problems
 
 
-def program_of_command(words: Sequence[str], directory: Path, *, nodes: int = 1, team: str | None = None) -> Program:
+def program_of_command(words: Sequence[str], directory: Path, flags: CommandFlags = NO_FLAGS) -> Program:
     """Return the program of a command, which starts in the code of a directory. torchrun starts a single Python file.
 
-    Raises UsageError for words that no job file can have.
+    Raises UsageError for words or flags that no job file can have.
     """
     command = ["torchrun", *words] if len(words) == 1 and words[0].endswith(".py") else list(words)
     named = next((word for word in words if word.endswith(".py")), words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(named).stem.lower()).strip("-0123456789")[:50].rstrip("-") or "program"
     document = {
         "name": name,
-        "nodes": nodes,
-        **({"team": team} if team else {}),
-        "run": {"command": command, "code": str(directory)},
+        "nodes": flags.nodes or 1,
+        **({"team": flags.team} if flags.team else {}),
+        "run": {"command": command, "code": str(directory), **flags.in_run(os.environ)},
     }
     text = strict_yaml.dump(document)
     try:
         return program_of(document, text, directory=directory)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        fix = first.get("ctx", {}).get("remedy", "write a job file: docs/your-program.md")
-        raise usage_error(f"{' '.join(words)} cannot be launched", why=first["msg"], fix=fix) from None
+        raise refusal(f"{' '.join(words)} cannot be launched", error) from None
 
 
-def interactive_program(file: Path | None, *, nodes: int = 1, team: str | None = None) -> Program:
+def interactive_program(file: Path | None, flags: CommandFlags = NO_FLAGS) -> Program:
     """Return the program of an allocation with a shell: it waits on every node until the shell ends.
 
-    With a job file, its nodes, team, environment, and options of targets are those of the allocation.
-    Raises SpecError with every problem of the file.
+    With a job file, its nodes, team, environment, and options of targets are those of the allocation. Without one, the
+    `flags` describe it. Raises SpecError with every problem of the file, and UsageError for flags that no job file can
+    have.
     """
     if file is None:
-        directory, document, run = Path.cwd(), dict[str, Any](name="interactive", nodes=nodes, team=team), {}
+        directory, run = Path.cwd(), flags.in_run(os.environ)
+        document = dict[str, Any](name="interactive", nodes=flags.nodes or 1, team=flags.team)
     else:
         load_program(file)
         directory, said = file.parent, read_document(file).data
@@ -149,7 +151,10 @@ def interactive_program(file: Path | None, *, nodes: int = 1, team: str | None =
         taken = ("name", "nodes", "team", *target_names())
         document = {key: value for key, value in said.items() if key in taken}
     document["run"] = {**run, "command": ["sleep", str(INTERACTIVE_HOURS * 3600)], "stop": {"grace": 5}}
-    return program_of(document, strict_yaml.dump(document), directory=directory)
+    try:
+        return program_of(document, strict_yaml.dump(document), directory=directory)
+    except ValidationError as error:
+        raise refusal("a shell cannot be opened", error) from None
 
 
 def _refuse_steps(program: Program, until_step: int | None) -> None:

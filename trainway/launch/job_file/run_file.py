@@ -30,6 +30,11 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY)$")
 _LONGEST_GRACE = 3600
 
 
+def looks_like_secret(name: str) -> bool:
+    """Return whether a variable of this name has a secret, which is in no job file."""
+    return _SECRET.search(name) is not None
+
+
 def _wrong(kind: str, sentence: str, remedy: str) -> PydanticCustomError:
     """Return an error whose sentence may have braces."""
     return PydanticCustomError(kind, "{sentence}", {"sentence": sentence, "remedy": remedy})
@@ -203,7 +208,7 @@ class RunSection(Section):
                 raise _wrong("variable", f"{name!r} is no name of a variable", "use letters, digits, and underscores")
             if _RESERVED.match(name):
                 raise _wrong("reserved", f"the launcher sets {name}", f"leave {name} out")
-            if _SECRET.search(name):
+            if looks_like_secret(name):
                 remedy = f"write `secrets: {{{name}: NAME}}`, with the name of a secret of AWS Secrets Manager"
                 raise _wrong("secret", f"{name} looks like a secret, and everybody who sees the run sees it", remedy)
         return environment

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainway.launch.job_file.command_flags import NO_FLAGS, CommandFlags
 from trainway.launch.job_file.evaluation_program import evaluating
 from trainway.launch.job_file.programs import load_program, load_recorded_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
@@ -61,14 +62,12 @@ def is_job_file(words: Sequence[str]) -> bool:
     return len(words) == 1 and not words[0].endswith(".py") and shutil.which(words[0]) is None
 
 
-def points_of_command(
-    words: Sequence[str], axes: Sequence[str], *, nodes: int = 1, team: str | None = None
-) -> list[Point]:
+def points_of_command(words: Sequence[str], axes: Sequence[str], flags: CommandFlags = NO_FLAGS) -> list[Point]:
     """Return the programs of a launch without a job file. Every node runs the words in the code of this directory.
 
-    A single Python file is started by torchrun. Raises UsageError for words that no job file can have.
+    A single Python file is started by torchrun. Raises UsageError for words or flags that no job file can have.
     """
-    program = program_of_command(words, Path.cwd(), nodes=nodes, team=team)
+    program = program_of_command(words, Path.cwd(), flags)
     return sweep(program.text, axes) if axes else [Point(program, {})]
 
 
