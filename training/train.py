@@ -140,7 +140,7 @@ def train(job: Job, until_step: int | None = None, profile_steps: int | None = N
     began = time.monotonic()
     stop = StopSignal()
     end_with_agent(stop.arrived)
-    process = this_process()
+    process = this_process(job.device)
     inputs = open_inputs(job, process)
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
     store = meet()

@@ -31,7 +31,7 @@ def in_one_process(job: Job) -> tuple[float, dict[str, torch.Tensor]]:
     """The step in float8 without any parallelism, sample by sample: a scale is of a micro-batch."""
     model, tokens = Decoder(small(job), VOCABULARY), batch()
     initialize(model, job.seed)
-    float8.apply(model, job.float8)
+    float8.apply(model, job.float8, torch.device("cpu"))
     total = 0.0
     for sample in tokens.split(job.batch.micro):
         logits = model(sample[:, :-1], rotary_cache(model.shape, LENGTH))

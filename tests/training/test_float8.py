@@ -178,7 +178,7 @@ def test_matrices_that_blocks_do_not_fit_into_and_routers_keep_the_job_s_precisi
         with torch.device("meta"):
             model = Decoder(shape, 64)
         names = [name for name, _ in model.named_parameters()]
-        float8.apply(model, config.Float8(recipe="mxfp8", keep_first_and_last=True))
+        float8.apply(model, config.Float8(recipe="mxfp8", keep_first_and_last=True), torch.device("cpu"))
         assert [name for name, _ in model.named_parameters()] == names
         return {name: type(module).__name__ for name, module in model.named_modules()}
 
@@ -255,7 +255,7 @@ def test_blockwise_products_round_and_do_nothing_else() -> None:
         model = Decoder(shape, 64)
         initialize(model, 0)
         if recipe != "none":
-            float8.apply(model, config.Float8.model_validate({"recipe": recipe}))
+            float8.apply(model, config.Float8.model_validate({"recipe": recipe}), torch.device("cpu"))
             assert sum(type(module).__name__ == "Float8BlockwiseLinear" for module in model.modules()) == 2 * 5
         fsdp.shard(model, init_device_mesh("cpu", (1,)), precision)
         model(tokens[:, :-1], rotary_cache(shape, 128), tokens[:, 1:]).backward()

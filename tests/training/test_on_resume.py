@@ -115,7 +115,7 @@ TRACKERS = {
 # Of each key that is used: another value, or the changes of the job file that another value needs.
 USED: dict[str, Any] = {
     **{"name": "other", "nodes": 2, "image": "own", "team": "research", "precision": "fp16", "clip": 0.5, "steps": 99},
-    **{"linear": "transformer-engine", "compile": "aot_eager"},
+    **{"linear": "transformer-engine", "compile": "aot_eager", "device": "cpu"},
     **{"data.mask_documents": True, "data.cache": "/cache", "data.cache_gib": 2.0},
     **{f"parallel.{key}": 2 for key in ("dp_replicate", "dp_shard", "tp", "cp", "pp", "ep")},
     **{"parallel.cp_method": "all-to-all", "parallel.pp_schedule": "interleaved"},

@@ -34,6 +34,12 @@ class Job(Section):
         description="Lower-case letters, digits, and hyphens. The name of the run and, by default, of its checkpoints.",
     )
     nodes: int = Field(1, ge=1, description="Number of nodes. The job uses all accelerators of each node.")
+    device: Literal["accelerator", "cpu"] = Field(
+        "accelerator",
+        description="Device of the ranks. accelerator: the GPUs of the node, and the CPU only on an instance type "
+        "without accelerators. A node whose GPUs cannot be used ends the job. cpu: the CPU, also on a node with "
+        "accelerators.",
+    )
     image: str | None = Field(
         None,
         min_length=1,

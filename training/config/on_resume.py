@@ -71,6 +71,7 @@ RESUME_RULES = (
             *_in("float8", "recipe all_gather keep_first_and_last"),
             "linear",
             "compile",
+            "device",
             *_in("memory", "activation_checkpointing checkpoint_every reshard_after_forward gradient_accumulation"),
             *_in("memory", "loss_chunks offload"),
         ),

@@ -33,7 +33,7 @@ def parallelize(model: Decoder, job: Job, world: World) -> list[Decoder]:
         if job.linear == "transformer-engine":
             transformer_engine.apply(stage, job.float8)
         elif job.float8.recipe != "none":
-            float8.apply(stage, job.float8, layout.tp)
+            float8.apply(stage, job.float8, world.device, layout.tp)
         if layout.tp > 1:
             tensor.parallelize(stage, mesh["tp"], slice_experts=world.experts is None)
         if world.experts is not None:

@@ -3,7 +3,7 @@
 import os
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -13,6 +13,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from training.config import Layout
 from training.errors import UserError
+from training.parallel.device import device_of_rank
 from training.parallel.expert import expert_mesh
 from training.parallel.mesh import context_group, make_mesh
 
@@ -52,27 +53,19 @@ class World:
         return self.mesh.get_local_rank("dp_replicate") * self.layout.dp_shard + shard
 
 
-def this_process() -> Process:
+def this_process(device: Literal["accelerator", "cpu"] = "accelerator") -> Process:
     """Return rank, world size, and device of this process, as torchrun tells them in the environment.
 
-    The device is a CUDA device if there is one, otherwise the CPU: FSDP supports no other device as well as these.
+    `device` is that of the job file.
 
     Raises:
-        UserError: torchrun did not start this process, or it started more processes than the node has GPUs.
+        UserError: torchrun did not start this process, or the node has fewer usable GPUs than it should have.
     """
     try:
         rank, world_size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     except KeyError as error:
         raise UserError(f"{error.args[0]} is not in the environment: start the job with torchrun") from error
-    if not torch.cuda.is_available():
-        return Process(rank, world_size, torch.device("cpu"))
-    if local_rank >= torch.cuda.device_count():
-        raise UserError(
-            f"this is local rank {local_rank}, but the node has {torch.cuda.device_count()} GPUs; "
-            "use torchrun --nproc-per-node gpu"
-        )
-    torch.cuda.set_device(local_rank)
-    return Process(rank, world_size, torch.device("cuda", local_rank))
+    return Process(rank, world_size, device_of_rank(device, local_rank))
 
 
 def meet() -> Store:

@@ -77,17 +77,17 @@ def check(job: Job, layout: Layout, device: torch.device) -> None:
         ) from error
 
 
-def apply(model: Decoder, settings: config.Float8, tp: int = 1) -> None:
-    """Replace the linear layers inside the decoder's layers. Parameters keep their names.
+def apply(model: Decoder, settings: config.Float8, device: torch.device, tp: int = 1) -> None:
+    """Replace the linear layers inside the decoder's layers, for a device. Parameters keep their names.
 
     Layers that do not divide into blocks, on each of `tp` ranks, keep the job's precision.
     """
-    replace_linears(model, _replacement(settings), BLOCKS[settings.recipe] * tp, settings.keep_first_and_last)
+    replace_linears(model, _replacement(settings, device), BLOCKS[settings.recipe] * tp, settings.keep_first_and_last)
 
 
-def _replacement(settings: config.Float8) -> Replace:
+def _replacement(settings: config.Float8, device: torch.device) -> Replace:
     if settings.recipe == "mxfp8":
-        return _mxfp8
+        return partial(_mxfp8, device=device)
     if settings.recipe == "blockwise":
         from torchao.prototype.blockwise_fp8_training.linear import Float8BlockwiseLinear
 
@@ -99,18 +99,18 @@ def _replacement(settings: config.Float8) -> Replace:
     recipe = Float8LinearConfig.from_recipe_name(settings.recipe)
     if settings.all_gather:
         recipe = Float8LinearConfig(enable_fsdp_float8_all_gather=True)
-    if settings.recipe == "rowwise" and not torch.cuda.is_available():
+    if settings.recipe == "rowwise" and device.type != "cuda":
         # PyTorch 2.11 has no such product for CPUs. They multiply the same numbers in the job's precision.
         recipe = replace(recipe, emulate=True)
     return partial(Float8Linear.from_float, config=recipe)
 
 
-def _mxfp8(linear: nn.Linear) -> nn.Module:
+def _mxfp8(linear: nn.Linear, device: torch.device) -> nn.Module:
     from torchao.prototype.moe_training.mxfp8_linear import MXFP8Linear
     from torchao.quantization.quantize_.common import KernelPreference
 
     # Without a GPU, the same numbers are multiplied in the job's precision.
-    kernels = KernelPreference.AUTO if torch.cuda.is_available() else KernelPreference.EMULATED
+    kernels = KernelPreference.AUTO if device.type == "cuda" else KernelPreference.EMULATED
     with torch.device("meta"):
         replaced: nn.Module = MXFP8Linear(
             linear.in_features, linear.out_features, bias=False, kernel_preference=kernels
