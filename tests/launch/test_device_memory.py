@@ -66,6 +66,11 @@ def test_what_a_rank_needs_is_one_line_by_kind_that_adds_up(hand_off: HandOff, t
     assert sum(kinds.values()) == pytest.approx(float(said[2]), abs=0.1 * len(kinds))
 
 
+def test_a_job_on_the_cpu_needs_nothing_of_its_gpus(hand_off: HandOff, tmp_path: Path) -> None:
+    program = load_job(tmp_path, batch={"global": 8, "micro": 1}, device="cpu")
+    assert memory_line(program, allocate(program, hand_off, CATALOGUE), CATALOGUE) is None
+
+
 def test_nothing_is_said_of_a_program_that_nobody_knows(hand_off: HandOff) -> None:
     program = Program(name="theirs", text="", nodes=1, command=("true",))
     assert memory_line(program, allocate(program, hand_off, CATALOGUE), CATALOGUE) is None

@@ -59,7 +59,8 @@ def test_its_job_file_is_one_and_its_table_has_every_key() -> None:
 
 
 def test_its_variables_and_statuses_are_the_codes(tmp_path: Path, hand_off: HandOff) -> None:
-    program, there = load_program(write_foreign_job(tmp_path, inputs={"data": "/x"})), on_slurm(hand_off)
+    program = load_program(write_foreign_job(tmp_path, inputs={"data": "/x"}))
+    there = on_slurm(hand_off, instance_type="p5.48xlarge")
     asked = Request(program, "first", there, IMAGE, allocate(program, there, CATALOGUE))
     starter = (ROOT / "trainway/launch/node/node_of_run.py").read_text()
     told = {name for name in asked.environment(asked.directory / "job.yaml") if name.startswith("TRAINWAY_")}

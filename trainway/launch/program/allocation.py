@@ -9,6 +9,7 @@ from trainway.launch.program.program import Program
 from trainway.spec.derived.obtainable import Bound, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Accelerator
 from trainway.spec.handoff import HandOff, Nodes
 from trainway.spec.sections.orchestrator import Orchestrator
 
@@ -18,12 +19,14 @@ class Allocation:
     """`nodes` nodes of the node group `group`, with `ranks` processes each.
 
     The job can start on nodes of one of `others` instead, which are like those of `group`, in the order of the file.
+    `accelerator` has the accelerators of a node, or is None if its instance type has none.
     """
 
     group: Nodes
     nodes: int
     ranks: int
     others: tuple[Nodes, ...] = ()
+    accelerator: Accelerator | None = None
 
     @property
     def world_size(self) -> int:
@@ -65,6 +68,7 @@ def allocate(
     """
     demand = demand or Demand(program.nodes, program.nodes)
     chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, demand)
+    accelerator = catalogue[chosen[0].instance_type].accelerator
     if (bound := bound_of(program, hand_off, chosen[0], demand)).nodes < demand.nodes:
         why = bound.why
         if bound.nodes == chosen[0].max_count:
@@ -79,7 +83,7 @@ def allocate(
             why=str(error),
             fix=f"change `nodes`, {program.rank_keys} of the job file",
         ) from None
-    return Allocation(chosen[0], program.nodes, ranks, tuple(chosen[1:]))
+    return Allocation(chosen[0], program.nodes, ranks, tuple(chosen[1:]), accelerator)
 
 
 def bound_of(program: Program, hand_off: HandOff, group: Nodes, demand: Demand) -> Bound:

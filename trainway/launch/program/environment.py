@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from trainway.launch.program.allocation import Allocation
 from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
 from trainway.spec.handoff import HandOff
 
@@ -62,6 +63,23 @@ def platform_environment(hand_off: HandOff, roots: Mapping[str, str]) -> dict[st
         "TRAINWAY_LOCATIONS": json.dumps(dict(roots), sort_keys=True),
         "TRAINWAY_CHECKPOINTS": json.dumps(hand_off.checkpoints.model_dump(), sort_keys=True),
     }
+
+
+def accelerators_environment(allocation: Allocation) -> dict[str, str]:
+    """Return what the instance type of the nodes has, by which the training job knows that it must not use the CPU.
+
+    training/hosts/accelerators.py reads it. It is empty for nodes without accelerators. This machine is not told.
+    """
+    accelerator = allocation.accelerator
+    if accelerator is None:
+        return {}
+    stated = {
+        "instance_type": allocation.group.instance_type,
+        "vendor": accelerator.vendor,
+        "name": accelerator.name,
+        "count": accelerator.count,
+    }
+    return {"TRAINWAY_ACCELERATORS": json.dumps(stated, sort_keys=True)}
 
 
 def cluster_roots(hand_off: HandOff) -> dict[str, str]:

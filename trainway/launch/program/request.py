@@ -10,7 +10,13 @@ from typing import Any
 
 from trainway.launch.platform.team_data import run_path, team_of
 from trainway.launch.program.allocation import Allocation
-from trainway.launch.program.environment import NCCL_EVIDENCE, cluster_roots, job_environment, platform_environment
+from trainway.launch.program.environment import (
+    NCCL_EVIDENCE,
+    accelerators_environment,
+    cluster_roots,
+    job_environment,
+    platform_environment,
+)
 from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
@@ -100,6 +106,7 @@ class Request:
         return {
             **job_environment(job_file, self.directory),
             **platform_environment(self.hand_off, roots),
+            **accelerators_environment(self.allocation),
             **NCCL_EVIDENCE,
             **self.program.variables(self.run, self.directory, roots),
             **self.size,

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from trainway.launch.program.environment import NCCL_EVIDENCE, job_environment, platform_environment
+from trainway.launch.program.environment import (
+    NCCL_EVIDENCE,
+    accelerators_environment,
+    job_environment,
+    platform_environment,
+)
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.program import SAGEMAKER_HOST
 from trainway.launch.program.request import Request
@@ -92,6 +97,7 @@ def environment(
     variables = {
         **job_environment(job_file, run),
         **platform_environment(request.hand_off, roots),
+        **accelerators_environment(allocation),
         **({"TRAINWAY_RUN_LOCATION": location} if run == SYNCED else {}),
         **({"TRAINWAY_STREAMED": ":".join(str(CHANNELS / name) for name in channels.values())} if streamed else {}),
         **NCCL_EVIDENCE,
