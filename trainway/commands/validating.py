@@ -78,11 +78,13 @@ def _checked(file: Path, today: date, accept: list[str], platform_file: Path | N
     from trainway.spec.loader import load_platform
 
     if {"run", "model"} & read_document(file).data.keys():
+        from trainway.launch.registry.platform_file import platform_file_named
         from trainway.launch.starting.prepare import check_job
 
-        what, warnings = check_job(file)
+        there = None if platform_file is None else platform_file_named(platform_file)
+        what, warnings = check_job(file, None if there is None else load_platform(there, today=today, accept=accept))
         notes = [f"warning: {each}" for each in warnings]
-        return (what, notes) if platform_file is None else _checked_on(platform_file, file, what, notes)
+        return (what, notes) if there is None else _checked_on(there, file, what, notes)
     if platform_file is not None:
         why = f"{file} is a platform file, and is checked alone"
         raise usage_error("--platform cannot be used with a platform file", why=why, fix="leave --platform out")
@@ -95,10 +97,8 @@ def _checked(file: Path, today: date, accept: list[str], platform_file: Path | N
 
 def _checked_on(platform_file: Path, job_file: Path, what: str, notes: list[str]) -> tuple[str, list[str]]:
     """Return what `_checked` does for a job on a platform. `what` and `notes` are those of the job alone."""
-    from trainway.launch.registry.platform_file import platform_file_named
     from trainway.launch.starting.check_on_platform import check_on_platform
 
-    platform_file = platform_file_named(platform_file)
     name, printed = check_on_platform(job_file, platform_file)
     said = [each if each.startswith("warning: ") else f"note: {each}" for each in printed]
     where = f"note: {name} is as {platform_file} describes it. The deployed platform was not read"

@@ -106,15 +106,16 @@ def machines(
     nodes: Sequence[str],
     *,
     gpus: int = 0,
+    gres: str = "gpu",
     settings: Mapping[str, object] | None = None,
     files: Mapping[str, str] | None = None,
     on_one_cpu: bool = False,
 ) -> Iterator[Machines]:
     """A cluster whose nodes are idle, in the partition `train`; what Slurm counts as `gpus` of each are files.
 
-    `settings` are lines of slurm.conf, and `files` are beside it. `on_one_cpu` runs all machines on one CPU: since
-    Linux 6.18, a mount namespace can be kept by a bind mount only if its number is above that of the own one, and each
-    CPU has a range of numbers.
+    `gres` is Slurm's name of them. `settings` are lines of slurm.conf, and `files` are beside it. `on_one_cpu` runs all
+    machines on one CPU: since Linux 6.18, a mount namespace can be kept by a bind mount only if its number is above
+    that of the own one, and each CPU has a range of numbers.
     """
     # Not below /tmp, of which each machine has its own.
     directory = Path(tempfile.mkdtemp(prefix="trainway-", dir="/var/tmp"))
@@ -126,7 +127,7 @@ def machines(
         key = directory / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        _write_configuration(cluster, gpus, settings or {})
+        _write_configuration(cluster, gpus, gres, settings or {})
         for name, text in (files or {}).items():
             (directory / name).write_text(text)
         names = (SWITCH, CONTROLLER, *nodes)
@@ -206,7 +207,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _write_configuration(cluster: Machines, gpus: int, more: Mapping[str, object]) -> None:
+def _write_configuration(cluster: Machines, gpus: int, gres: str, more: Mapping[str, object]) -> None:
     directory, names = cluster.directory, ("", CONTROLLER, *cluster.nodes)
     hosts = [f"{ADDRESSES}.{number}\t{name}" for number, name in enumerate(names[1:], start=10)]
     (directory / "hosts").write_text("\n".join(["127.0.0.1\tlocalhost", *hosts]) + "\n")
@@ -235,15 +236,15 @@ def _write_configuration(cluster: Machines, gpus: int, more: Mapping[str, object
         "MessageTimeout": 4,
         "TCPTimeout": 1,
         "KillWait": 20,
-        **({"GresTypes": "gpu"} if gpus else {}),
+        **({"GresTypes": gres} if gpus else {}),
         **more,
     }
     lines = [f"{key}={value}" for key, value in settings.items()]
-    devices = f" Gres=gpu:{gpus}" if gpus else ""
+    devices = f" Gres={gres}:{gpus}" if gpus else ""
     lines += [f"NodeName={node} CPUs=2 RealMemory=4096{devices}" for node in cluster.nodes]
     lines.append(f"PartitionName=train Nodes={','.join(cluster.nodes)} Default=YES MaxTime=INFINITE State=UP")
     (directory / "slurm.conf").write_text("\n".join(lines) + "\n")
     if gpus:
         for number in range(gpus):
             (directory / f"gpu{number}").touch()
-        (directory / "gres.conf").write_text(f"Name=gpu File={directory}/gpu[0-{gpus - 1}]\n")
+        (directory / "gres.conf").write_text(f"Name={gres} File={directory}/gpu[0-{gpus - 1}]\n")

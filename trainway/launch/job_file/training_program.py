@@ -39,6 +39,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         locations=(*job.data.shares, job.checkpoint_location, *start_from),
         written=(job.checkpoint_location,),
         check_ranks=job.layout,
+        vendors=None if job.device == "cpu" else ("nvidia",),
         device_memory=None if job.device == "cpu" else partial(device_memory, job),
         rank_keys="`parallel` or `batch`",
         stop=Stop(ranks_listen=True),

@@ -129,8 +129,14 @@ def _pod(request: Request, options: KubernetesOptions, catalogue: Catalogue, *, 
 
 
 def _start_parameters(request: Request) -> dict[str, str]:
-    """Return the options of `ray start`. KubeRay does not see GPUs that a pod claims."""
-    return {"num-gpus": str(request.allocation.ranks)} if request.allocation.group.claims else {}
+    """Return the options of `ray start`. KubeRay does not see GPUs that a pod claims.
+
+    A pod with Neuron devices can claim its EFA devices, and has no GPUs.
+    """
+    accelerator = request.allocation.accelerator
+    if not request.allocation.group.claims or accelerator is None or accelerator.vendor != "nvidia":
+        return {}
+    return {"num-gpus": str(request.allocation.ranks)}
 
 
 def _leave_room_for_submitter(template: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.program import Program
+from trainway.launch.program.usable_accelerators import is_usable, unusable
 from trainway.spec.derived.obtainable import Bound, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -63,12 +64,14 @@ def allocate(
 ) -> Allocation:
     """Return nodes of the named group, or else of the first groups with accelerators that are large enough.
 
-    Raises UsageError where there is no such group, the job can never have its nodes, or a degree of parallelism does
-    not divide: before anything is submitted.
+    Raises UsageError where there is no such group, the program cannot use its accelerators, the job can never have its
+    nodes, or a degree of parallelism does not divide: before anything is submitted.
     """
     demand = demand or Demand(program.nodes, program.nodes)
     chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, demand)
     accelerator = catalogue[chosen[0].instance_type].accelerator
+    if accelerator and not is_usable(program, accelerator):
+        raise unusable(program, chosen[0].name, chosen[0].instance_type, accelerator)
     if (bound := bound_of(program, hand_off, chosen[0], demand)).nodes < demand.nodes:
         why = bound.why
         if bound.nodes == chosen[0].max_count:
@@ -119,7 +122,8 @@ def _large_enough(program: Program, hand_off: HandOff, catalogue: Catalogue, dem
     """Return the first group in which the job can start, and the groups like it in which it can start as well."""
     # Where no node has an accelerator, the platform is one that trains on processors.
     accelerated = [group for group in hand_off.node_groups if catalogue[group.instance_type].accelerator]
-    groups = accelerated or list(hand_off.node_groups)
+    usable = [group for group in accelerated if is_usable(program, catalogue[group.instance_type].accelerator)]
+    groups = usable or accelerated or list(hand_off.node_groups)
     bounds = {group.name: bound_of(program, hand_off, group, demand) for group in groups}
     for nodes in (demand.most, demand.nodes):
         if found := [group for group in groups if bounds[group.name].nodes >= nodes]:

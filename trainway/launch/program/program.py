@@ -217,6 +217,8 @@ class Program:
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
     device_memory: Callable[[int], DeviceMemory] | None = None
     """Return what a rank of so many needs on its device, or None if it is unknown."""
+    vendors: tuple[str, ...] | None = None
+    """Vendors of the accelerators that the program can use, as the catalogue names them. None is any."""
     rank_keys: str = "`nodes`"
     """The keys of the job file that decide on how many ranks the program can run."""
     stop: Stop = Stop()

@@ -21,6 +21,7 @@ from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
+from trainway.spec.derived.slurm_nodes import GRES
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance
@@ -213,9 +214,10 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         # registers its buffers in. Those of the nodes are in lifecycle_scripts/steps/10-limits.sh.
         "propagate=NONE",
     ]
-    if accelerator and accelerator.vendor == "nvidia":
-        # `exclusive` gives all of a node's GPUs. This keeps away from a node that lost one.
-        directives.append(f"gpus-per-node={accelerator.count}")
+    if accelerator:
+        # `exclusive` gives all accelerators of a node. This keeps away from a node that lost one.
+        name, _ = GRES[accelerator.vendor]
+        directives.append(f"gpus-per-node={accelerator.count}" if name == "gpu" else f"gres={name}:{accelerator.count}")
     if request.program.team:
         directives.append(f"account={request.program.team}")
     if launcher := starts_on_all_nodes(request.program):

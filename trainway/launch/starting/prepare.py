@@ -39,6 +39,7 @@ from trainway.launch.starting.job_packages import (
     python_here,
     python_of_named_image,
 )
+from trainway.launch.starting.on_node_groups import check_node_groups
 from trainway.launch.starting.run_code import RecordedCode
 from trainway.launch.starting.run_inputs import check_inputs
 from trainway.launch.starting.run_secrets import check_secrets
@@ -137,15 +138,18 @@ class Launch:
         return known_platform(self.platform, load_catalogue(), self.source)
 
 
-def check_job(file: Path) -> tuple[str, list[str]]:
-    """Check a job file and the code that it names, without a platform. Return what the job is, and the warnings.
+def check_job(file: Path, platform: Platform | None = None) -> tuple[str, list[str]]:
+    """Check a job file and the code that it names, and that it suits the node groups of a platform, if one is given.
 
-    Raises SpecError with every problem of the file, and UsageError if its code is absent.
+    Return what the job is, and the warnings. Raises SpecError with every problem of the file, and UsageError if its
+    code is absent.
     """
     program = load_program(file)
     points = [Point(program, {}), *evaluation_points(program)]
     for point in points:
         Launch([point], file).check_code()
+    if platform is not None:
+        check_node_groups(file, program, platform, load_catalogue())
     conflicts, document = (
         conflicts_of(program, None if program.code is None else Path(program.code)),
         read_document(file),
