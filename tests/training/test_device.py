@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.training.conftest import StartRank
+from tests.training.device_refusals import GPUS, NEW, P5, REFUSALS, TRN2
 from training.errors import UserError
 from training.hosts.accelerators import (
     VARIABLE,
@@ -19,124 +20,19 @@ from training.hosts.accelerators import (
     found_accelerators,
     stated_accelerators,
 )
+from trainway.explain import evidence_in, explain
 from trainway.spec.facts.drivers import driver_facts
 
-P5 = StatedAccelerators("p5.48xlarge", "nvidia", "H100", 8)
-TRN2 = StatedAccelerators("trn2.48xlarge", "neuron", "Trainium2", 16)
-GPUS = tuple(f"/dev/nvidia{number}" for number in range(8))
-NEW, OLD = "580.159.03", "535.216.03"
-# As PyTorch raises them: https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAFunctions.cpp and `_lazy_init` of
-# torch/cuda/__init__.py (read 2026-11-29)
-TOO_OLD = (
-    "The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver by downloading "
-    "and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
-)
-UNSUPPORTED = (
-    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that "
-    "might have already set an error? Error 804: forward compatibility was attempted on non supported HW"
-)
-NONE_AVAILABLE = "No CUDA GPUs are available"
-NO_DRIVER = "Found no NVIDIA driver on your system."
-NOT_READY = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
 
-
-@pytest.mark.parametrize(
-    ("stated", "found", "cuda", "why", "fix"),
-    [
-        pytest.param(
-            P5,
-            (GPUS, NEW),
-            (None, 0, "Torch not compiled with CUDA enabled", None),
-            "p5.48xlarge has 8 H100, but the PyTorch of this image is built without CUDA",
-            "image.variant: cuda",
-            id="an image for the CPU",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, OLD),
-            ("13.0", 0, TOO_OLD, None),
-            "the NVIDIA driver 535.216.03 of the node is older than CUDA 13.0 of the image requires: CUDA 13 requires "
-            "driver 580 or newer",
-            "Use a newer node image, or an image with an older CUDA",
-            id="an old driver",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, OLD),
-            ("12.8", 0, UNSUPPORTED, None),
-            "CUDA 12 requires driver 525 or newer",
-            "Use a newer node image",
-            id="a driver that cuda-compat does not help",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, OLD),
-            ("14.1", 0, TOO_OLD, ""),
-            "CUDA 14 requires the driver of NVIDIA's compatibility table",
-            "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-            id="a CUDA that is not in the table, and hidden GPUs",
-        ),
-        pytest.param(
-            P5,
-            ((), NEW),
-            ("13.0", 0, NO_DRIVER, ""),
-            "no GPU of the node is in this container: it has no device files /dev/nvidia*",
-            "`nvidia.com/gpu` in the limits of a pod",
-            id="a container without devices",
-        ),
-        pytest.param(
-            P5,
-            ((), None),
-            ("13.0", 0, NO_DRIVER, None),
-            "the node has no NVIDIA driver and no device files",
-            "EKS's accelerated AMI",
-            id="a node without a driver",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, NEW),
-            ("13.0", 0, NONE_AVAILABLE, ""),
-            "CUDA_VISIBLE_DEVICES is '' and hides GPUs from the 8 ranks",
-            "Remove the variable",
-            id="hidden GPUs",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, NEW),
-            ("13.0", 2, None, "0,1,-1,2,3,4,5,6,7"),
-            "CUDA_VISIBLE_DEVICES is '0,1,-1,2,3,4,5,6,7' and hides GPUs",
-            "Remove the variable",
-            id="GPUs that are hidden by a wrong index",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, NEW),
-            ("13.0", 0, NOT_READY, "0,1,2,3,4,5,6,7"),
-            "CUDA cannot be initialized",
-            "nvidia-smi",
-            id="GPUs that are not ready",
-        ),
-        pytest.param(
-            P5,
-            (GPUS, NEW),
-            ("13.0", 7, None, None),
-            "only 7 of the 8 GPUs for the ranks of the node can be used",
-            "look for Xid",
-            id="a lost GPU",
-        ),
-        pytest.param(
-            TRN2,
-            (("/dev/neuron0", "/dev/neuron1"), None),
-            ("13.0", 0, NO_DRIVER, None),
-            "trn2.48xlarge has 16 Trainium2, but this job trains with CUDA, and PyTorch reaches Trainium2 only through "
-            "the Neuron SDK",
-            "Launch it on a node group with NVIDIA GPUs",
-            id="Trainium",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("stated", "found", "cuda", "why", "fix", "rule"), REFUSALS)
 def test_each_cause_is_named_with_what_was_found_and_a_remedy(
-    stated: StatedAccelerators, found: tuple[Any, ...], cuda: tuple[Any, ...], why: str, fix: str
+    stated: StatedAccelerators,
+    found: tuple[Any, ...],
+    cuda: tuple[Any, ...],
+    why: str,
+    fix: str,
+    rule: str,
+    tmp_path: Path,
 ) -> None:
     from training.parallel.device import CudaState, refusal
 
@@ -150,6 +46,9 @@ def test_each_cause_is_named_with_what_was_found_and_a_remedy(
     assert f"CUDA_VISIBLE_DEVICES {'not set' if visible is None else repr(visible)}" in said
     assert said.endswith("To train on the CPU on purpose, set `device: cpu` in the job file")
     assert "\n" not in said, "a log and a termination message have one line for it"
+    (tmp_path / "node-0.out").write_text(f"[default0]:/fsx/runs/small/job.yaml: {said}\n")
+    first, *_ = explain(evidence_in(tmp_path))
+    assert first.name == rule, first
 
 
 @pytest.mark.parametrize("told", [P5, TRN2, None], ids=["GPUs", "Trainium", "nothing"])

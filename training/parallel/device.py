@@ -147,6 +147,13 @@ def _with_old_driver(found: FoundAccelerators, cuda: CudaState) -> tuple[str, st
     driver = f"NVIDIA driver {found.driver}" if found.driver else "NVIDIA driver"
     major = str(cuda.built_for).partition(".")[0]
     oldest = OLDEST_DRIVERS.get(major)
+    if found.driver and oldest and int(found.driver.partition(".")[0]) >= oldest:
+        # Error 804: https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (read 2026-11-23)
+        return (
+            f"the libraries of cuda-compat in the image do not support this GPU with the {driver}, which CUDA "
+            f"{cuda.built_for} can use without them",
+            "Remove cuda-compat from the image and from LD_LIBRARY_PATH, or use a newer node image",
+        )
     needed = f"driver {oldest} or newer" if oldest else "the driver of NVIDIA's compatibility table"
     return (
         f"the {driver} of the node is older than CUDA {cuda.built_for} of the image requires: CUDA {major} requires "
