@@ -175,7 +175,8 @@ class RunSection(Section):
         {},
         description="Regular expressions for lines of the output, each with one group that captures a number. `step` "
         f"is what `trainway status` shows. Or a program whose lines are known: {', '.join(METRIC_PRESETS)}. "
-        "Or files below the outputs: a path such as training.jsonl, tensorboard, or tensorboard:FOLDER.",
+        "Or files below the outputs: a path such as training.jsonl, tensorboard, or tensorboard:FOLDER. Default: the "
+        "step of the program's progress bar.",
     )
 
     @field_validator("script")

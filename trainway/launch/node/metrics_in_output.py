@@ -1,5 +1,6 @@
-"""Numbers in what a program writes, as events in the file of metrics of the run."""
+"""Numbers in what a program writes: as events in the file of metrics of the run, or as its state."""
 
+import contextlib
 import json
 import re
 import sys
@@ -12,18 +13,29 @@ from trainway.launch.node.run_state import NodeState
 
 if TYPE_CHECKING:
     from trainway.launch.node.program_metrics import MetricFiles
+    from trainway.launch.node.progress_bars import ProgressBars
 
 SECONDS_BETWEEN_LOOKS_AT_METRICS = 5.0
+PROGRESS = "progress.json"
+"""The file of a run with the numbers of its progress bar."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class MetricsInOutput:
-    """The numbers in the output of the first node, as events in metrics.jsonl of the run."""
+    """The numbers in the output of the first node, as events in metrics.jsonl of the run.
+
+    The numbers of a progress bar are no events, because a bar shows the loss of this step beside the number of the step
+    before, or an average. They are in the state of the run, or in the file PROGRESS of a run without a bucket.
+    """
 
     def __init__(self, run: Path, definitions: "list[str]", first: bool, state: NodeState) -> None:
         pairs = [each.partition("=")[::2] for each in definitions] if first else []
         self._patterns = {name: re.compile(pattern) for name, pattern in pairs}
         self._file = run / "metrics.jsonl"
+        self._progress = run / PROGRESS
+        self._bars: ProgressBars | None = None
+        self._numbers_of_bar: dict[str, float] = {}
+        self._has_new_numbers = False
         self._state = state
         self._values: dict[str, float] = {}
         self._written_step: float | None = None
@@ -34,6 +46,7 @@ class MetricsInOutput:
     def read(self, line: str) -> None:
         """Take the numbers of a line. A carriage return ends a line too, as progress bars write it."""
         if not self._patterns:
+            self.read_bar(line)
             return
         for part in _ESCAPES.sub("", line).split("\r"):
             found = {name: match for name, pattern in self._patterns.items() if (match := pattern.search(part))}
@@ -41,6 +54,24 @@ class MetricsInOutput:
             if values:
                 with self._lock:
                     self._take(values)
+
+    def read_bars(self) -> None:
+        """Read the progress bars from now on."""
+        # Sent only for programs whose job file names no metrics.
+        from trainway.launch.node.progress_bars import ProgressBars
+
+        self._bars = ProgressBars()
+
+    def read_bar(self, line: str) -> None:
+        """Take the numbers of the progress bar in a line."""
+        if self._bars is None:
+            return
+        with self._lock:
+            for part in line.split("\r"):
+                if values := self._bars.read(part):
+                    self._state.take(values)
+                    self._numbers_of_bar.update(values)
+                    self._has_new_numbers = True
 
     def read_files(self, directory: Path, pattern: str) -> None:
         """Read the files below a directory from now on, whenever `look` is called."""
@@ -52,10 +83,12 @@ class MetricsInOutput:
     def look(self, *, at_once: bool = False) -> None:
         """Write the events of what was written into the files, at most every SECONDS_BETWEEN_LOOKS_AT_METRICS."""
         self._state.look()
-        if self._files is None or not (at_once or time.monotonic() >= self._next_look):
+        if not (at_once or time.monotonic() >= self._next_look):
             return
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS_AT_METRICS
-        for values in self._files.new():
+        if self._has_new_numbers and not self._state.is_in_bucket:
+            self._keep_progress()
+        for values in () if self._files is None else self._files.new():
             self._append(values)
 
     def close(self) -> None:
@@ -63,6 +96,15 @@ class MetricsInOutput:
         self.look(at_once=True)
         with self._lock:
             self._write()
+
+    def _keep_progress(self) -> None:
+        with self._lock:
+            self._has_new_numbers, text = False, json.dumps(self._numbers_of_bar)
+        # A reader finds the old file or the new one. Without space for it, the program continues.
+        with contextlib.suppress(OSError):
+            new = self._progress.with_suffix(".new")
+            new.write_text(text)
+            new.replace(self._progress)
 
     def _take(self, values: "dict[str, float]") -> None:
         if "step" in self._patterns and "step" in values and values["step"] != self._values.get("step"):

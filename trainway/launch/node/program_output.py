@@ -59,6 +59,8 @@ def lines_of(source: "BufferedReader", output: ProgramOutput) -> "Iterator[bytes
             line, end = ended[at : at + 2]
             if end == b"\r":
                 if time.monotonic() < next_update:
+                    # The step of a line that is left out counts, too.
+                    output.metrics.read_bar(line.decode(errors="replace"))
                     continue
                 next_update = time.monotonic() + SECONDS_BETWEEN_UPDATES
             if line or end != b"\r":

@@ -59,6 +59,11 @@ class NodeState:
         """Whether the program has said a step."""
         return "step" in self._now
 
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether the bucket of a platform has the state."""
+        return self._location is not None
+
     def look(self) -> None:
         """Begin to write what is new, if it is time to, and take the result of the write before."""
         if self._location is None or not self._is_first or time.monotonic() < self._next_write:

@@ -88,6 +88,8 @@ def main() -> int:
         metrics = MetricsInOutput(run, asked.metric, node.rank == 0, node.state)
         if asked.metric_files is not None and node.rank == 0:
             metrics.read_files(Path(environment["TRAINWAY_OUTPUT"]), asked.metric_files)
+        elif not asked.metric and node.rank == 0:
+            metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
         ended = run_program(asked, {**environment, **secrets}, directory, stop, output)
         if node.rank == 0:

@@ -21,6 +21,7 @@ from trainway.parts.extras import Extra
 _NODE = Path(__file__).parents[1] / "node"
 STARTER = _NODE / "start_program.py"
 METRICS = _NODE / "program_metrics.py"
+BARS = _NODE / "progress_bars.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
 RUN_FILES = _NODE / "run_files.py"
@@ -35,7 +36,7 @@ _OF_HOST_ALONE = (SAGEMAKER_HOST, _NODE / "first_cause.py", _NODE / "first_proce
 # The files that sagemaker_host.py imports, and itself.
 HOST_FILES = (*_OF_HOST_ALONE, RUN_FILES, NODE_RANK, PASSED_SIGNALS, *CODE_FILES)
 # Sent only with programs that need them.
-_ON_DEMAND = (METRICS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS, *_OF_HOST_ALONE)
+_ON_DEMAND = (METRICS, BARS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS, *_OF_HOST_ALONE)
 FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
 """The variable that has `Program.from_scratch`. The job reads it in training/hosts/run_record.py."""
 LOCK = "packages.txt"
@@ -252,13 +253,17 @@ class Program:
     def files(self) -> Mapping[str, str]:
         """The files that go with the program to every node, by their names."""
         starter = () if self.started_by is None else _starter_files()
-        metrics = (METRICS,) if self.reads_metric_files else ()
+        metrics = (METRICS,) if self.reads_metric_files else (BARS,) if self._reads_bars else ()
         sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
         return {
             "job.yaml": self.text,
             **{file.name: file.read_text(encoding="utf-8") for file in sent},
             **self._lock_file,
         }
+
+    @property
+    def _reads_bars(self) -> bool:
+        return self.started_by is not None and not self.metrics
 
     @property
     def kept_files(self) -> Mapping[str, str]:

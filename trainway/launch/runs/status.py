@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
+from trainway.launch.node.metrics_in_output import PROGRESS
 from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.known import target_named
 from trainway.launch.target.protocol import OVER, Phase
@@ -98,19 +99,20 @@ def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: M
     is_over = phase in {each.value for each in OVER}
     who = (recorded.get("owner"), recorded.get("team"), recorded.get("attempts", 1))
     events = _events(run)
+    progress = _progress_of_bar(run)
     return Row(
         *(
             name,
             record["target"],
             phase,
-            _step(events) or written_step(written),
+            _step(events) or written_step(written) or written_step(progress),
             nodes,
             record["started"],
             reason,
             *who,
         ),
         starts=written.get("attempt"),
-        loss=written.get("loss"),
+        loss=written.get("loss", progress.get("loss")),
         seconds_left=None if is_over else written.get("seconds_left"),
         checkpoint=written.get("checkpoint"),
         written=written.get("written"),
@@ -202,6 +204,15 @@ def _events(run: Path) -> list[dict[str, Any]] | None:
     if not path.is_file():
         return None
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+
+def _progress_of_bar(run: Path) -> dict[str, float]:
+    """Return the numbers of the progress bar that the starter has read. Empty if there are none that can be read."""
+    try:
+        said = json.loads((run / PROGRESS).read_text(encoding="utf-8"))
+        return {name: said[name] for name in ("step", "steps", "loss") if isinstance(said.get(name), int | float)}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _step(events: Sequence[Mapping[str, Any]] | None) -> str | None:
