@@ -7,6 +7,7 @@ import queue
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -56,9 +57,10 @@ def lines_as_they_come(
                     reader = threading.Thread(target=_pass_on, args=(processes[-1], node_index(pod), arrived))
                     reader.start()
                     readers.append(reader)
-            yield from _until_quiet(arrived)
+            yield from _arriving(arrived, SECONDS_BETWEEN_LOOKS)
             if is_over and not any(reader.is_alive() for reader in readers):
-                yield from _until_quiet(arrived, seconds=0)
+                while not arrived.empty():
+                    yield arrived.get()
                 return
     finally:
         for process in processes:
@@ -95,11 +97,15 @@ def _pass_on(process: subprocess.Popen[str], node: int, arrived: queue.Queue[str
     process.wait()
 
 
-def _until_quiet(arrived: queue.Queue[str], seconds: float = SECONDS_BETWEEN_LOOKS) -> Iterator[str]:
-    """Yield the lines that arrive, until none arrives for this time."""
-    while True:
+def _arriving(arrived: queue.Queue[str], seconds: float) -> Iterator[str]:
+    """Yield the lines that arrive within this time, each at once.
+
+    Then the pods are listed again, also if lines still arrive: a pod that began later has lines, too.
+    """
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
         try:
-            yield arrived.get(timeout=seconds) if seconds else arrived.get_nowait()
+            yield arrived.get(timeout=left)
         except queue.Empty:
             return
 
