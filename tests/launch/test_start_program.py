@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -12,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -375,13 +374,10 @@ for _ in range(4000):
 with open(f'/proc/{os.getppid()}/status') as status:
     sys.stderr.write(next(line for line in status if line.startswith('VmHWM')))
 """
-    source, output = (
-        io.BytesIO(),
-        ProgramOutput(MetricsInOutput(tmp_path, [], False, NodeState(1, 0.0, False)), [secret]),
-    )
-    source.write(("x" * 10_007 + secret).encode() * 40)
-    source.seek(0)
-    read = list(lines_of(cast(io.BufferedReader, source), output))
+    output = ProgramOutput(MetricsInOutput(tmp_path, [], False, NodeState(1, 0.0, False)), [secret])
+    (tmp_path / "endless").write_bytes(("x" * 10_007 + secret).encode() * 40)
+    with (tmp_path / "endless").open("rb") as source:
+        read = list(lines_of(source, output))
     assert max(map(len, read)) <= MOST_BYTES + 10 and len(read) > 4
     joined = b"".join(each.rstrip(b"\n") for each in read)
     assert joined.count(b"***") == 40 and secret.encode()[:8] not in joined

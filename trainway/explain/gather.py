@@ -19,6 +19,8 @@ MOST_BYTES = 16 * 2**20
 """Maximum of all logs together, in bytes. Only the end of each is read: the cause of a failure is rarely far back."""
 _LEAST_BYTES = 64 * 2**10
 _TORCHRUN = re.compile(r"(?:^|/)(?:(?P<node>[\w.-]+)/)?[^/]+/attempt_(?P<attempt>\d+)/(?P<local>\d+)/std\w+\.log$")
+# trainway/launch/node/log_file.py
+_LATER_FILE = re.compile(r"(?<=std(?:out|err))_\d{6}(?=\.log$)")
 _START = re.compile(r"/start-(\d+)/")
 _RANK_FILE = re.compile(r"(?:^|[/_.-])(?:global_)?rank[_-]?(?P<rank>\d+)(?=[_.\-/]|$)")
 _NODE_FILE = re.compile(r"(?P<node>(?:ip-|i-|node|algo-|worker|host)[\w-]*\d)")
@@ -45,7 +47,7 @@ def evidence_of_run(run: Path) -> Evidence:
     events: tuple[JobEvent, ...] = ()
     if stopped_by := launch.get("stopped_by"):
         events = (JobEvent("trainway", "Stopped", str(stopped_by), "the run"),)
-    told = with_exits([_log(file, run, room) for file, room in _rooms([file for file in files if file.exists()])])
+    told = with_exits([_log(parts, run, room) for parts, room in _rooms([file for file in files if file.exists()])])
     ended = () if status in (None, 0) or told.exits else (Exit(signal_status(int(status)), "torchrun"),)
     return Evidence(told.logs, events, (*told.exits, *ended), None if status is None else status == 0)
 
@@ -64,8 +66,8 @@ def evidence_in(directory: Path) -> Evidence:
             f"{directory} cannot be explained", why="there are no files", fix="name a directory that has logs"
         )
     logs, evidence, objects = [], Evidence(), []
-    for file, room in _rooms(files):
-        log = _log(file, directory, room)
+    for parts, room in _rooms(files):
+        file, log = parts[-1], _log(parts, directory, room)
         document = _document(log.text) if file.suffix == ".json" else None
         if isinstance(document, dict) and "TrainingJobName" in document:
             evidence += sagemaker_evidence(document)
@@ -99,18 +101,31 @@ def _of_newest_start(files: Sequence[Path]) -> list[Path]:
     return [file for file in files if starts.get(file, newest) == newest]
 
 
-def _rooms(files: Sequence[Path]) -> Iterator[tuple[Path, int]]:
-    """Yield each file with the number of its bytes to read."""
-    room = max(_LEAST_BYTES, MOST_BYTES // max(1, len(files)))
-    return ((file, room) for file in files)
+def _rooms(files: Sequence[Path]) -> Iterator[tuple[list[Path], int]]:
+    """Yield the files of each log in the order of their lines, with the number of bytes to read of the log."""
+    logs = dict[Path, list[Path]]()
+    for file in files:
+        logs.setdefault(file.with_name(first_of_log(file.name)), []).append(file)
+    room = max(_LEAST_BYTES, MOST_BYTES // max(1, len(logs)))
+    return ((parts, room) for parts in logs.values())
 
 
-def _log(file: Path, below: Path, room: int) -> Log:
-    with file.open("rb") as opened:
-        size = file.stat().st_size
-        opened.seek(max(0, size - room))
-        text = opened.read().decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    return log_of_path(file.relative_to(below).as_posix(), text)
+def first_of_log(path: str) -> str:
+    """Return the path of the first file of a log: the starter of a program begins others when one is full."""
+    return _LATER_FILE.sub("", path)
+
+
+def _log(parts: Sequence[Path], below: Path, room: int) -> Log:
+    """Return the end of a log under the name of its last file."""
+    text = b""
+    for file in reversed(parts):
+        if len(text) >= room:
+            break
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - (room - len(text))))
+            text = opened.read() + text
+    said = text.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    return log_of_path(parts[-1].relative_to(below).as_posix(), said)
 
 
 def _document(text: str) -> Any:

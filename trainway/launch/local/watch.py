@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from trainway.launch.runs.logs import files_of_attempt, files_of_newest_attempt
@@ -14,7 +15,7 @@ from trainway.launch.runs.run_directory import read_launch
 from trainway.launch.target.protocol import Handle, Phase, State
 from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def handle_of(run: Path) -> Handle:
@@ -47,19 +48,23 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
     if wanted.attempt is not None and not files_of_attempt(run, wanted.attempt):
         why = "the run has no log of that attempt"
         raise cannot_choose("--attempt", run.name, why, f"leave it out; the logs are below {run / 'logs'}")
+    tail = wanted.tail
     while True:
         # Asked before the files are read, so that what was written last is read as well.
         ended = not follow or state(handle).phase is not Phase.RUNNING
-        for path in _log_files(run, wanted.attempt):
-            if not wanted.takes("0", path.parent.name):
-                continue
-            is_first = path not in read
-            lines, read[path] = _lines_from(path, read.get(path, 0), whole_only=not ended)
-            if is_first and wanted.tail is not None:
-                lines = lines[len(lines) - min(wanted.tail, len(lines)) :]
-            yield from (f"[0 {path.parent.name}] {line}" for line in lines)
+        # An earlier attempt may have written its last lines since they were read.
+        for (rank, _), paths in _by_stream({*read, *_log_files(run, wanted.attempt)}):
+            lines = list[str]()
+            for path in paths if wanted.takes("0", rank) else ():
+                new, read[path] = _lines_from(path, read.get(path, 0), whole_only=not ended)
+                lines += new
+            if tail is not None:
+                lines = lines[len(lines) - min(tail, len(lines)) :]
+            yield from (f"[0 {rank}] {line}" for line in lines)
         if ended:
             return
+        # What comes later is wanted as a whole.
+        tail = None
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -85,15 +90,31 @@ def _runs(handle: Handle) -> bool:
 
 
 def _log_files(run: Path, attempt: int | None) -> list[Path]:
-    files = files_of_newest_attempt(run) if attempt is None else files_of_attempt(run, attempt)
-    return sorted(files, key=lambda path: (int(path.parent.name), path.name))
+    return files_of_newest_attempt(run) if attempt is None else files_of_attempt(run, attempt)
+
+
+def _by_stream(files: Iterable[Path]) -> list[tuple[tuple[str, str], list[Path]]]:
+    """Return the local rank, the name of the stream, and the files of each process, in the order of their lines.
+
+    The starter of a program begins another file when one is full (trainway/launch/node/log_file.py).
+    """
+
+    def process(path: Path) -> tuple[int, str, str]:
+        return int(path.parent.name), path.name[: len("stdout")], str(path.parent)
+
+    ordered = sorted(files, key=lambda path: (*process(path), path.name))
+    return [((str(rank), stream), list(paths)) for (rank, stream, _), paths in groupby(ordered, key=process)]
 
 
 def _lines_from(path: Path, offset: int, *, whole_only: bool) -> tuple[list[str], int]:
     """Return the lines of a file from an offset in bytes, and the offset after them."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        new = file.read()
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            new = file.read()
+    except FileNotFoundError:
+        # The starter deletes files when there are newer ones.
+        return [], offset
     if whole_only:
         new = new[: new.rfind(b"\n") + 1]
     return new.decode(errors="replace").splitlines(), offset + len(new)

@@ -21,8 +21,13 @@ def last_words(run: Path) -> str | None:
     attempt = newest_attempt(run)
     if attempt is None:
         return None
-    ranks = sorted(attempt.glob("*/stderr.log"), key=lambda log: int(log.parent.name))
-    lines = [line for line in map(_last_line, ranks) if line]
+    # Of a rank, the newest file first (trainway/launch/node/log_file.py).
+    files = sorted(attempt.glob("*/stderr*.log"), key=lambda log: log.name, reverse=True)
+    last = dict[int, str]()
+    for file in files:
+        if line := None if int(file.parent.name) in last else _last_line(file):
+            last[int(file.parent.name)] = line
+    lines = [last[rank] for rank in sorted(last)]
     raised = (line for line in lines if _EXCEPTION.match(line))
     return next(raised, lines[0] if lines else None)
 

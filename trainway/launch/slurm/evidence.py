@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import shlex
+from collections.abc import Iterator, Mapping
 
 from trainway.explain.evidence import Evidence
-from trainway.explain.gather import log_of_path, with_exits
+from trainway.explain.gather import first_of_log, log_of_path, with_exits
 from trainway.explain.slurm import slurm_evidence
 from trainway.launch.slurm.cluster import on_cluster
 from trainway.launch.slurm.logs import is_of_a_rank
@@ -50,4 +51,14 @@ done
         # Prefer the files of the ranks: they name the node, and are of the newest start. slurm.log covers all starts.
         lines = texts.get(_OF_SLURM, "").splitlines(keepends=True)
         texts[_OF_SLURM] = "".join(line for line in lines if not is_of_a_rank(line))
-    return evidence + with_exits([log_of_path(path, text) for path, text in texts.items()])
+    return evidence + with_exits([log_of_path(path, text) for path, text in _whole_logs(texts)])
+
+
+def _whole_logs(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each log by the path of its last file: its end, which may have begun in the file before."""
+    ends = dict[str, tuple[str, str]]()
+    for path in sorted(texts):
+        _, before = ends.get(first_of_log(path), ("", ""))
+        is_complete = len(texts[path].encode()) < _MOST_BYTES_OF_A_FILE
+        ends[first_of_log(path)] = path, before + texts[path] if is_complete else texts[path]
+    yield from ends.values()

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from trainway.launch.slurm.cluster import on_cluster
+from trainway.launch.slurm.cluster import on_cluster, slurm_is_here
 from trainway.launch.slurm.watch import state
 from trainway.launch.target.protocol import OVER, Handle
 from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
 
-SECONDS_BETWEEN_LOOKS = 2.0
+# How often Slurm is asked whether the run has ended, and how often files are looked for from another machine.
+SECONDS_BETWEEN_QUESTIONS = 2.0
 # Of one file at a look; the rest comes with the next ones.
 _MOST_BYTES = 2**20
 # Of all files at a look. A run on 64 nodes has a thousand of them, and the answer of a session comes as a whole.
@@ -33,21 +34,40 @@ def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> I
         raise cannot_choose("--since", f"job {handle['job']}", why, "use --tail, or --attempt for what came last")
     read: dict[str, int] = {}
     begun: dict[str, bytes] = {}
+    tail, asked, ended = wanted.tail, -SECONDS_BETWEEN_QUESTIONS, not follow
     while True:
-        # Asked before the files are read, so that what was written last is read as well.
-        ended = not follow or state(handle).phase in OVER
-        more = True
+        if follow and time.monotonic() - asked >= SECONDS_BETWEEN_QUESTIONS:
+            # Asked before the files are read, so that what was written last is read as well.
+            ended, asked = state(handle).phase in OVER, time.monotonic()
+        more, last_lines = True, dict[str, list[str]]()
         while more:
-            new, more = _new(handle, read, wanted)
+            new, more = _new(handle, read, wanted, tail)
             for file, (end, content) in new.items():
                 read[file] = end
                 *lines, begun[file] = (begun.get(file, b"") + content).split(b"\n")
-                yield from wanted.of_processes(_shown(file, lines))
+                if tail is None:
+                    yield from wanted.of_processes(_shown(file, lines))
+                else:
+                    last_lines.setdefault(_process(file), []).extend(_shown(file, lines))
+        for of_stream in last_lines.values():
+            yield from wanted.of_processes(of_stream[len(of_stream) - min(tail or 0, len(of_stream)) :])
+        # What comes later is wanted as a whole.
+        tail = None
         if ended:
             for file, rest in begun.items():
                 yield from wanted.of_processes(_shown(file, [rest] if rest else []))
             return
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(_seconds_between_looks(len(read)))
+
+
+def _seconds_between_looks(files: int) -> float:
+    """Return how long a follower waits. A look asks the file system for each file, or opens a session from afar."""
+    return min(SECONDS_BETWEEN_QUESTIONS, max(0.1, files * 0.002)) if slurm_is_here() else SECONDS_BETWEEN_QUESTIONS
+
+
+def _process(file: str) -> str:
+    """Return a key of the stream that wrote a file. The starter begins another file when one is full."""
+    return re.sub(r"_\d{6}(?=\.log$)", "", file)
 
 
 def _shown(file: str, lines: list[bytes]) -> Iterator[str]:
@@ -65,21 +85,25 @@ def is_of_a_rank(line: str) -> bool:
     return _OF_A_RANK.match(line) is not None
 
 
-def _new(handle: Handle, read: Mapping[str, int], wanted: WantedLines) -> tuple[dict[str, tuple[int, bytes]], bool]:
+def _new(
+    handle: Handle, read: Mapping[str, int], wanted: WantedLines, last: int | None
+) -> tuple[dict[str, tuple[int, bytes]], bool]:
     """Return what is in each wanted file after the bytes that were read, with the bytes that then are.
 
-    Also return whether there is more: a look ends after _MOST_BYTES_AT_ONCE, however many files there are.
+    Of a file that was not read, return the `last` lines if that is a number. Also return whether there is more: a look
+    ends after _MOST_BYTES_AT_ONCE, however many files there are.
     """
     offsets = " ".join(f"[{shlex.quote(file)}]={count}" for file, count in read.items())
     start = "*" if wanted.attempt is None else f"start-{wanted.attempt - 1}"
     chosen = f"./{start}/{_glob(wanted.node)}/*/{_glob(wanted.rank)}/*.log"
     of_slurm = "" if (wanted.node, wanted.rank, wanted.attempt) != (None, None, None) else "-o -path './*.log'"
-    tail = "" if wanted.tail is None else str(wanted.tail)
+    tail = "" if last is None else str(last)
     line = f"""
 cd {shlex.quote(handle["directory"])}/logs 2>/dev/null || exit 0
 declare -A seen=({offsets})
 left={_MOST_BYTES_AT_ONCE} tail={tail}
-find . -size +0 \\( -path {shlex.quote(chosen)} {of_slurm} \\) -printf '%P %s\\n' | sort | while read -r file bytes; do
+find . -size +0 \\( -path {shlex.quote(chosen)} {of_slurm} \\) -printf '%P %s\\n' |
+  LC_ALL=C sort | while read -r file bytes; do
   from=${{seen[$file]:-0}}
   ((bytes > from)) || continue
   if ((left <= 0)); then
