@@ -260,7 +260,7 @@ def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulato
     user = team.users[0]
 
     def submitted(name: str, **keys: str) -> tuple[Path, subprocess.CompletedProcess[str], str]:
-        """Return the directory of a run, what sbatch said, and the log."""
+        """Return the directory of a run, what sbatch said, and the output of the ranks."""
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump(job | keys))
         options = [f"--platform={EXAMPLE}", "--target=slurm", f"--run={name}", "--dry-run", "--full"]
@@ -271,7 +271,8 @@ def test_the_first_job_trains_in_the_image(cluster: Lab, deployed: tuple[Emulato
         submit = f"mkdir -p /fsx/{run.relative_to(cluster.shared)}/logs && sbatch --parsable --wait /fsx/script"
         said = cluster["login"].run("runuser", f"--user={user}", "--", "bash", "-c", submit, timeout=300, check=False)
         assert (run / "logs" / "slurm.log").exists(), said.stdout + said.stderr
-        return run, said, (run / "logs" / "slurm.log").read_text()
+        files = sorted(run.glob("logs/start-0/*/*/attempt_0/*/std*.log"))
+        return run, said, "".join(file.read_text() for file in files)
 
     _, said, log = submitted("silent")
     assert said.returncode and "p5en.48xlarge has 8 H200, but " in log

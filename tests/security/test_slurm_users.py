@@ -122,7 +122,7 @@ def cluster() -> Iterator[Cluster]:
 
 def has_said(on: Machines, run: str, text: str) -> bool:
     """Return whether a log of the run contains the text. `trainway logs` would import modules for a second."""
-    logs = (on.shared / "runs").rglob(f"{run}/logs/*")
+    logs = (on.shared / "runs").rglob(f"{run}/logs/**/*")
     return any(text in log.read_text() for log in logs if log.is_file())
 
 

@@ -231,7 +231,9 @@ def test_the_first_cause_is_where_sagemaker_looks_for_it(
     assert "denied" not in said, "the directories are writable"
     failure = (tmp_path / "algo-1/output/failure").read_text()
     assert failure == "sh ended with exit status 3\n"
-    assert in_bucket(s3[1], "fails")["attempts/1/failure"] == failure.encode()
+    kept = in_bucket(s3[1], "fails")
+    assert kept["attempts/1/failure"] == failure.encode()
+    assert not [name for name in kept if name.startswith("logs/")], "CloudWatch has the lines of the container"
 
 
 @pytest.mark.parametrize("fault", with_representatives(FAULTS, ["out of GPU memory"]))

@@ -150,6 +150,15 @@ def test_a_program_with_a_run_section_cannot_have_spare_nodes(tmp_path: Path, ha
         render_script(asked, CATALOGUE, SlurmOptions(spare_nodes=1))
 
 
+def test_slurm_log_has_no_line_that_another_file_has(tmp_path: Path, hand_off: HandOff) -> None:
+    there, said = on_slurm(hand_off), 'echo "$PET_REDIRECTS $PET_TEE ${TRAINWAY_OUTPUT_KEPT_IN:-}"'
+    assert runs(render_script(request(tmp_path, there), CATALOGUE), said) == "3 0 \n"
+    program = load_program(write_foreign_job(tmp_path))
+    asked = Request(program, "x-1", there, IMAGE, allocate(program, there, CATALOGUE))
+    # The starter reads what torchrun prints, and passes nothing on.
+    assert runs(render_script(asked, CATALOGUE), said) == "3 3 files\n"
+
+
 @pytest.mark.parametrize(("grace", "refused"), [(110, False), (111, True)])
 def test_a_program_that_borrows_ends_before_slurm_kills_it(
     grace: int, refused: bool, tmp_path: Path, hand_off: HandOff

@@ -154,5 +154,6 @@ def test_an_unseen_file_runs_on_two_nodes_after_three_commands(tmp_path: Path) -
         log = run / "logs" / "slurm.log"
         wait_for(f"it ends, {log}", (run / "outcome").exists, 200)
         assert (run / "outcome").read_text() == "succeeded\n", log.read_text()[-3000:]
-        assert re.findall(r"rank \d counts \d ranks", log.read_text()) != []
-        assert set(re.findall(r"rank \d counts (\d) ranks", log.read_text())) == {"2"}
+        said = "".join(file.read_text() for file in run.glob("logs/start-0/*/*/attempt_0/*/stdout.log"))
+        assert re.findall(r"rank \d counts \d ranks", said) != []
+        assert set(re.findall(r"rank \d counts (\d) ranks", said)) == {"2"}

@@ -49,11 +49,14 @@ def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max
     }
 
 
-def logging_to(directory: PurePath, *, shown_ranks: str | None = None) -> dict[str, str]:
-    """Return the torchrun options for one log file per rank in `directory`. All ranks, or `shown_ranks`, also print."""
+def logging_to(directory: PurePath, *, shown_ranks: str | None = None, prints: bool = True) -> dict[str, str]:
+    """Return the torchrun options for one log file per rank in `directory`.
+
+    All ranks, or `shown_ranks`, also print, unless `prints` is false.
+    """
     shown: Mapping[str, str] = {} if shown_ranks is None else {"PET_LOCAL_RANKS_FILTER": shown_ranks}
-    # 3 is both stdout and stderr.
-    return {"PET_LOG_DIR": str(directory), "PET_REDIRECTS": "3", "PET_TEE": "3", **shown}
+    # 3 is both stdout and stderr, and 0 is neither.
+    return {"PET_LOG_DIR": str(directory), "PET_REDIRECTS": "3", "PET_TEE": "3" if prints else "0", **shown}
 
 
 def _most(nodes: int | str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.program.environment import (
     NCCL_EVIDENCE,
     accelerators_environment,
@@ -135,7 +136,9 @@ def _of_program(request: Request, roots: Mapping[str, str], channels: Mapping[st
         program = replace(program, outputs=None)
     held = {location: str(CHANNELS / name) for location, name in channels.items()}
     located = {name: held.get(location.rstrip("/"), location) for name, location in program.located.items()}
-    return replace(program, located=located).variables(request.run, run, roots) | request.size
+    variables = replace(program, located=located).variables(request.run, run, roots) | request.size
+    # CloudWatch has all lines of the container, and keeps them.
+    return variables | {KEPT_IN: "console"}
 
 
 def run_directory(request: Request, roots: Mapping[str, str]) -> PurePosixPath:

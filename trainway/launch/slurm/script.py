@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
@@ -266,7 +267,13 @@ def _environment(request: Request, options: SlurmOptions) -> dict[str, str]:
     del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
     job = request.environment(request.directory / "job.yaml")
     listens = _TORCHRUN_LISTENS if request.program.stop.ranks_listen else {}
-    return job | torchrun | metrics_environment() | logging_to(request.directory / "logs", shown_ranks="0") | listens
+    # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
+    # starter reads those of the ranks from torchrun.
+    if request.program.started_by is None:
+        logs = logging_to(request.directory / "logs", prints=False)
+    else:
+        logs = {**logging_to(request.directory / "logs", shown_ranks="0"), KEPT_IN: "files"}
+    return job | torchrun | metrics_environment() | logs | listens
 
 
 def heredoc(text: str) -> str:
