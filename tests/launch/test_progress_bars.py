@@ -134,6 +134,7 @@ def test_another_bar_has_none(line: str) -> None:
         ([STEP_10, STEP_20, *EVALUATION], [10, 20]),
         ([STEP_10, LOSS, LONG_EVALUATION, STEP_20], [10, 20]),
         ([STEP_10, LOSS, STEP_20, END, LONG_EVALUATION], [10, 20]),
+        ([STEP_20, LOSS, END, STEP_10], [20]),
         ([EVALUATION[1], STEP_10], [10, 10]),
         ([STEP_10, "Steps:   5%|▌         | 1/20 [00:00<00:01, 18.46it/s]", STEP_20], [10, 1]),
         # `for epoch in tqdm(range(3))`, around a bar of each epoch.
@@ -157,6 +158,7 @@ def test_another_bar_has_none(line: str) -> None:
         "an evaluation at the end",
         "an evaluation that is longer than the training",
         "a longer evaluation at the end",
+        "an evaluation at the end that is as long as the training",
         "a bar of the data before",
         "a bar with a name is surer",
         "a bar of epochs",
@@ -180,7 +182,8 @@ BAR = r"""
 import sys
 for n in range(2000):
     sys.stderr.write('\rTraining: 50%%|#####     | %d/2000 [00:01<00:01, 18.0it/s, loss=0.5]' % (n + 1))
-sys.stderr.write('\n')
+# tqdm clears a bar with `leave=False`.
+sys.stderr.write('\r' + ' ' * 80 + '\r\n')
 """
 
 
