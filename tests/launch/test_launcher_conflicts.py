@@ -152,7 +152,15 @@ def test_check_prints_warnings(tmp_path: Path) -> None:
     assert checked.returncode == 0 and "warning: python: one process starts on each of the 2 nodes" in checked.stdout
 
 
-@pytest.mark.parametrize(("command", "launcher"), [(["mpirun", "./a"], "mpirun"), (["srun", "./a"], "srun")])
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        (["mpirun", "./a"], "mpirun"),
+        (["srun", "./a"], "srun"),
+        (["horovodrun", "-np", "16", "python", "a.py"], "horovodrun"),
+        (["colossalai", "run", "--nproc_per_node", "8", "a.py"], "colossalai"),
+    ],
+)
 def test_a_launcher_of_all_nodes_is_refused_where_each_node_runs_it(
     command: list[str], launcher: str, tmp_path: Path
 ) -> None:

@@ -72,6 +72,23 @@ def test_a_script_is_read_with_the_values_that_it_sets() -> None:
     assert dict(read.exported) == {"FI_PROVIDER": "tcp", "LD_LIBRARY_PATH": "/x:$LD_LIBRARY_PATH"}
 
 
+def test_a_word_of_several_lines_is_read_and_text_for_a_program_is_not() -> None:
+    text = """
+cat > hostfile <<'HOSTS'
+it's one host: torchrun --nnodes=7 train.py
+HOSTS
+srun -l bash -c "
+  source modules.sh
+  torchrun --nnodes=2 train.py
+"
+python -c 'print(1)
+print(2)'; torchrun --nnodes=3 train.py
+"""
+    srun, python, torchrun = read_script(text).commands
+    assert [each.launcher for each in (srun, python, torchrun)] == ["srun", "python", "torchrun"]
+    assert torchrun.known("nnodes") == "3"
+
+
 def test_what_only_a_shell_knows_is_one_word() -> None:
     text = """
 RANKS=$(( ${SLURM_NNODES:-1} * $(nvidia-smi -L | wc -l) ))

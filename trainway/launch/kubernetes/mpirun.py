@@ -100,7 +100,7 @@ def _check_own_mpirun(program: Program) -> None:
 def processes_per_node(request: Request) -> int | None:
     """Return how many processes mpirun starts on each node, or None if the program calls mpirun itself."""
     program, name = request.program, PurePath(request.program.command[0]).name
-    if program.is_script or name in ("mpirun", "mpiexec"):
+    if program.is_script or name in ("mpirun", "mpiexec", "horovodrun"):
         return None
     return 1 if name == "torchrun" else request.allocation.ranks
 

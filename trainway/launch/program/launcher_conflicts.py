@@ -83,8 +83,8 @@ def starts_on_all_nodes(program: Program) -> str | None:
         return None
     words = program.command
     commands = read_script(words[0], program.environment).commands if program.is_script else launchers_of_command(words)
-    # mpirun on one node starts its ranks there. srun waits for the resources that the step of the program has.
-    refused = ("srun",) if program.nodes == 1 else ("mpirun", "srun")
+    # The others start the ranks of one node there. srun waits for the resources that the step of the program has.
+    refused = ("srun",) if program.nodes == 1 else ("mpirun", "horovodrun", "colossalai", "srun")
     return next((each.launcher for each in commands if each.launcher in refused and not each.may_not_run), None)
 
 

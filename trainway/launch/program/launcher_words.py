@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import PurePosixPath
 
 # The options of torchrun without a value: get_args_parser in torch/distributed/run.py of PyTorch 2.13.
@@ -42,6 +43,8 @@ _NAMES = {
     "deepspeed": "deepspeed",
     "mpirun": "mpirun",
     "mpiexec": "mpirun",
+    "horovodrun": "horovodrun",
+    "colossalai": "colossalai",
     "srun": "srun",
 }
 _MODULES = {
@@ -57,6 +60,10 @@ _OPENING, _CLOSING = ("if", "case", "for", "while", "until", "{"), ("fi", "esac"
 _PREFIXES = ("exec", "export", "local", "declare", "time", "!")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}$`]*))?\}|([A-Za-z_]\w*|\d))", re.ASCII)
+# The text between a line with `<<WORD` and the line WORD, which is no command.
+_HERE_DOCUMENT = re.compile(r"((?<!<)<<(?!<)-?\s*(['\"]?)(\w+)\2[^\n]*\n)(?:.*\n)*?\s*\3[ \t]*(?=\n|$)")
+# Lines of one quoted word. A quotation mark of other text is alone, and has no partner.
+_LONGEST_WORD = 200
 # What only a shell knows, from the inside out. A node that asks for its own name gets that of itself.
 _HOSTNAME = re.compile(r"\$\(hostname[^()]*\)|`hostname[^`]*`")
 _SUBSTITUTION = re.compile(r"\$\(\([^()]*\)\)|\$\([^()]*\)|`[^`]*`|(?<=\$\()\([^()]*\)")
@@ -201,25 +208,32 @@ def _long_name(launcher: str, word: str, name: str) -> str:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of a script. A line that cannot be read yields nothing."""
-    text, before = _HOSTNAME.sub("localhost", text.replace("\\\n", " ")), ""
+    text, before = _HOSTNAME.sub("localhost", _HERE_DOCUMENT.sub(r"\1", text).replace("\\\n", " ")), ""
     while text != before:
         before, text = text, _SUBSTITUTION.sub("$_", text)
-    for line in text.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
-        lexer.whitespace_split, lexer.commenters = True, "#"
-        words = list[str]()
-        try:
-            for word in lexer:
-                if word and not word.strip(";&|()"):
-                    if words:
-                        yield words
-                    words = []
-                else:
-                    words.append(word)
-        except ValueError:
-            continue
-        if words:
-            yield words
+    lines, at = text.splitlines(), 0
+    while at < len(lines):
+        # A word in quotation marks can have several lines.
+        for end in range(at + 1, min(at + _LONGEST_WORD, len(lines)) + 1):
+            words = _words("\n".join(lines[at:end]))
+            if words is not None:
+                at = end
+                break
+        else:
+            at, words = at + 1, []
+        for is_between, command in groupby(words, key=lambda word: bool(word) and not word.strip(";&|()")):
+            if not is_between:
+                yield list(command)
+
+
+def _words(lines: str) -> list[str] | None:
+    """Return the words of some lines, or None if a quotation mark has no partner."""
+    lexer = shlex.shlex(lines, posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    try:
+        return list(lexer)
+    except ValueError:
+        return None
 
 
 def _expanded(word: str, variables: Mapping[str, str | None]) -> str:
