@@ -56,6 +56,9 @@ PLANTED_IN = {
     "options that the program refuses": (
         "test_start_program.py::test_a_program_that_refuses_its_options_is_not_started_again"
     ),
+    "a mistake in the code, such as a name that is not defined": (
+        "test_endings_of_programs.py::test_a_program_is_started_as_often_as_it_helps"
+    ),
     "the same failure twice, without a new step": (
         "test_start_program.py::test_two_attempts_that_fail_in_the_same_way_without_a_step_end_the_launch"
     ),

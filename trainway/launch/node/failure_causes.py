@@ -17,6 +17,30 @@ _CAUSES = (
         re.compile(r"^\S+: error: ((?:unrecognized arguments|the following arguments are required|argument \S+): .+)"),
         "options",
     ),
+    # Click 8.5 with the frame of Typer, Abseil 2.5, and transformers 5.18: click/exceptions.py, absl/app.py, and
+    # transformers/hf_argparser.py (read 2026-11-29).
+    (
+        re.compile(
+            r"^(?:Error: |│ )((?:No such option|Missing option|Missing argument|Invalid value for|Got unexpected extra "
+            r"argument).*?)\s*│?$"
+        ),
+        "options",
+    ),
+    (re.compile(r"^FATAL (Flags parsing error:.*)"), "options"),
+    (
+        re.compile(r"^ValueError: (Some (?:specified arguments|keys) are not used by the HfArgumentParser: .+)"),
+        "options",
+    ),
+    # Exceptions of Python that another attempt raises at the same place.
+    (re.compile(r"^((?:SyntaxError|IndentationError|TabError|NameError|UnboundLocalError): .+)"), "code"),
+    (re.compile(r"^(ImportError: cannot import name .+)"), "code"),
+    (re.compile(r"^(AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute .+)"), "code"),
+    (
+        re.compile(
+            r"^(TypeError: \S+ (?:got an unexpected keyword argument|missing \d+ required|takes .+ w\w+ given).*)"
+        ),
+        "code",
+    ),
     (re.compile(r"OutOfMemoryError: (CUDA out of memory\.(?: Tried to allocate [\d.]+ \w+)?)"), "memory"),
     # `ray symmetric-run` on the node of the driver. Other nodes print it, too, when the first one ends Ray. They did
     # not join if they print one of the other two: the driver then waits for them.
@@ -32,7 +56,7 @@ _CAUSES = (
 
 
 # A program can continue after these, for example without an optional package, or with smaller batches.
-_MAY_CONTINUE = ("disk", "package", "memory", "options")
+_MAY_CONTINUE = ("disk", "package", "memory", "options", "code")
 # A rank that ends by an exception prints little after it, such as the summary of a tracker.
 _MOST_LINES_AFTER = 50
 # What torchrun and Ray print before a line of a process.
@@ -43,6 +67,7 @@ _EXCEPTION = re.compile(
 )
 # torchrun names the ranks that failed by an exception of its own.
 _OF_TORCHRUN = "torch.distributed.elastic."
+_HANDLING = "During handling of the above exception, another exception occurred:"
 _SAME_CAUSE = "The above exception was the direct cause of the following exception:"
 
 
@@ -58,6 +83,7 @@ class Causes:
         self._lines: dict[str, int] = {}
         self._ended_by: dict[str, tuple[str, str, int] | None] = {}
         self._chained: set[str] = set()
+        self._handling: set[str] = set()
 
     def read(self, line: str) -> None:
         """Look for a cause in a line."""
@@ -67,18 +93,26 @@ class Causes:
         if text.strip() == _SAME_CAUSE:
             self._chained.add(process)
             return
+        if text.strip() == _HANDLING:
+            self._handling.add(process)
+            return
         for pattern, kind in _CAUSES:
             if match := pattern.search(text):
-                if kind in _MAY_CONTINUE:
+                if kind == "code" and process in self._handling:
+                    # What the program handled may not happen again.
+                    self._ended_by[process] = None
+                elif kind in _MAY_CONTINUE:
                     self._ended_by[process] = (kind, match.group(1) or "", at)
                 else:
                     self._found.setdefault(kind, match.group(1) or "")
                 self._chained.discard(process)
+                self._handling.discard(process)
                 return
         if _EXCEPTION.match(text) and not text.startswith(_OF_TORCHRUN):
             if process not in self._chained:
                 self._ended_by[process] = None
             self._chained.discard(process)
+            self._handling.discard(process)
 
     def _that_ended_it(self) -> "dict[str, str]":
         """Return the detail of each cause, by its kind. That of the first process counts."""
@@ -92,10 +126,11 @@ class Causes:
         """Return whether the program did not do its work, even if it ends with exit status 0."""
         return "ray" in self._found or "ray options" in self._found
 
-    def sentence(self, seconds: float, killed_for_memory: bool) -> "tuple[str, bool]":
+    def sentence(self, seconds: float, killed_for_memory: bool, has_step: bool = False) -> "tuple[str, bool]":
         """Return why the program failed after some seconds, and whether that is for good. Empty without a cause.
 
-        `killed_for_memory`: the kernel killed a process of the job because it used too much memory.
+        `has_step`: the program has said a step. `killed_for_memory`: the kernel killed a process of the job because it
+        used too much memory.
         """
         again, found = seconds < SECONDS_OF_A_START, self._that_ended_it()
         if "disk" in found:
@@ -106,6 +141,8 @@ class Causes:
             return f"the Python package {name} is absent: add the package that has it to run.packages", True
         if "options" in found:
             return f"the program refuses its options: {found['options']}", True
+        if "code" in found:
+            return f"the code of the program has a mistake: {found['code']}", again and not has_step
         if "memory" in found:
             return f"the GPU is out of memory: {found['memory']}", again
         if "ray options" in found:

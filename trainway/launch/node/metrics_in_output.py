@@ -43,6 +43,11 @@ class MetricsInOutput:
         self._files: MetricFiles | None = None
         self._next_look = 0.0
 
+    @property
+    def has_step(self) -> bool:
+        """Whether the program has said a step."""
+        return self._state.has_step
+
     def read(self, line: str) -> None:
         """Take the numbers of a line. A carriage return ends a line too, as progress bars write it."""
         if not self._patterns:

@@ -47,7 +47,8 @@ class ProgramOutput:
 
     def cause(self, seconds: float) -> "tuple[str, bool]":
         """Return why the program failed after some seconds, if it is known, and whether that is for good."""
-        return self.causes.sentence(seconds, processes_killed_for_memory() > self._killed_before)
+        killed = processes_killed_for_memory() > self._killed_before
+        return self.causes.sentence(seconds, killed, self.metrics.has_step)
 
     def without_secrets(self, line: bytes) -> bytes:
         """Return a line with asterisks in place of the secrets."""
