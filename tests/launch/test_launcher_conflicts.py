@@ -53,6 +53,14 @@ REFUSED: list[tuple[list[str] | str, int, int | None, str]] = [
     ("cd . && torchrun --standalone train.py", 2, None, "--standalone: each of the 2 nodes would train alone"),
     ("export FI_PROVIDER=tcp; torchrun train.py", 1, None, "FI_PROVIDER chooses another provider"),
 ]
+SAME_ON_ALL_NODES = [
+    ({"RANK": "0"}, ["python", "train.py"], 2, "RANK is 0 on each of the 2 nodes"),
+    ({"NODE_RANK": "0"}, "python train.py", 2, "NODE_RANK is 0 on each"),
+    ({"MASTER_ADDR": "localhost"}, ["./program"], 4, "each of the 4 nodes would wait for itself"),
+    ({"RANK": "0", "MASTER_ADDR": "localhost"}, ["python", "train.py"], 1, ""),
+    ({"RANK": "0", "MASTER_ADDR": "127.0.0.1"}, ["torchrun", "train.py"], 2, ""),
+    ({"MASTER_ADDR": "head.example", "WORLD_SIZE": "16"}, ["./program"], 2, ""),
+]
 WARNED: list[tuple[list[str] | str, int, int | None, str]] = [
     (["python", "train.py"], 1, 8, "python: one process starts, which has 8 accelerators"),
     (["python", "train.py"], 2, None, "one process starts on each of the 2 nodes"),
@@ -150,6 +158,18 @@ def test_check_prints_warnings(tmp_path: Path) -> None:
     job = write_foreign_job(tmp_path, nodes=2, command=["python", "train.py"])
     checked = run_trainway("check", str(job), directory=tmp_path)
     assert checked.returncode == 0 and "warning: python: one process starts on each of the 2 nodes" in checked.stdout
+
+
+@pytest.mark.parametrize(("environment", "command", "nodes", "why"), SAME_ON_ALL_NODES)
+def test_a_variable_with_the_same_value_on_all_nodes_is_refused(
+    environment: dict[str, str], command: list[str] | str, nodes: int, why: str, tmp_path: Path
+) -> None:
+    written: dict[str, Any] = {"environment": environment}
+    written |= {"command": command} if isinstance(command, list) else {"script": command, "command": None}
+    found = [each for each in conflicts(tmp_path, nodes, None, **written) if each.is_certain]
+    assert [why in each.why for each in found] == ([True] if why else [])
+    written["allow_environment"] = list(environment)
+    assert not [each for each in conflicts(tmp_path, nodes, None, **written) if each.is_certain]
 
 
 @pytest.mark.parametrize(

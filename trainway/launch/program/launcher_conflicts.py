@@ -49,6 +49,7 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
         Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
         for name, why in taken_away(program.environment, program.allowed_variables, ranks).items()
     ]
+    found += _same_on_all_nodes(program)
     if (program.outputs or "").rstrip("/").removesuffix(f"/{program.team}") == "s3:/runs":
         why = f"{program.outputs} has the files of the launcher, which the program could delete"
         found.append(Conflict(("run", "outputs"), why, "leave `outputs` out, or name another prefix: s3:/checkpoints"))
@@ -86,6 +87,25 @@ def starts_on_all_nodes(program: Program) -> str | None:
     # The others start the ranks of one node there. srun waits for the resources that the step of the program has.
     refused = ("srun",) if program.nodes == 1 else ("mpirun", "horovodrun", "colossalai", "srun")
     return next((each.launcher for each in commands if each.launcher in refused and not each.may_not_run), None)
+
+
+def _same_on_all_nodes(program: Program) -> Iterator[Conflict]:
+    """Yield the variables whose value cannot be right on several nodes. torchrun gives its ranks their own."""
+    words = program.command
+    commands = read_script(words[0]).commands if program.is_script else launchers_of_command(words)
+    if program.nodes == 1 or any(each.launcher == "torchrun" for each in commands):
+        return
+    for name in sorted({*program.environment} - {*program.allowed_variables}):
+        value = program.environment[name]
+        if name in ("RANK", "NODE_RANK"):
+            why = f"{name} is {value} on each of the {program.nodes} nodes"
+            fix = f"leave {name} out: TRAINWAY_NODE_RANK is the number of the node, and torchrun numbers the ranks"
+        elif name == "MASTER_ADDR" and _THIS_NODE.fullmatch(value):
+            why = f"MASTER_ADDR is {value}: each of the {program.nodes} nodes would wait for itself"
+            fix = "leave MASTER_ADDR out: TRAINWAY_HEAD is the first node, and torchrun tells its ranks"
+        else:
+            continue
+        yield Conflict(("run", "environment", name), why, f"{fix}. Or add `allow_environment: [{name}]`")
 
 
 def _allow(name: str) -> str:
