@@ -22,6 +22,7 @@ from urllib.request import urlopen
 
 import boto3
 import pytest
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -175,14 +176,26 @@ def deployed(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield hand_off
 
 
-def record_run(hand_off: HandOff, name: str, **state: Any) -> None:
+def record_run(
+    hand_off: HandOff,
+    name: str,
+    files: dict[str, str] | None = None,
+    nodes: tuple[int, str] | None = None,
+    **state: Any,
+) -> None:
     """Write the record of a launch and the state of its run to the registry."""
     handle = {"context": "mine", "namespace": "research", "kind": "TrainJob", "name": name, "logs": "/fsx"}
     Path(f"runs/{name}").mkdir(parents=True)
     options = {"platform_file": "platform.yaml", "target": {}}
-    launch = record_submission(Path(f"runs/{name}"), "kubernetes", handle, options, None)
+    launch = record_submission(
+        Path(f"runs/{name}"),
+        "kubernetes",
+        handle,
+        options,
+        nodes and dict(zip(("count", "instance_type"), nodes, strict=True)),
+    )
     registry = registry_of(hand_off)
-    registry.write(RunRecord(name, "research", "ada", now(), {"job.yaml": ""}, launch))
+    registry.write(RunRecord(name, "research", "ada", now(), files or {"job.yaml": ""}, launch))
     if state:
         written = {
             "schema_version": 1,
@@ -217,6 +230,26 @@ def test_a_kubernetes_cluster_shows_its_nodes_and_the_jobs_of_all_users(deployed
     assert run["age"] < 600
     assert (waits["owner"], waits["phase"], waits["step"], waits["gpus"]) == (None, "starting", None, None)
     assert waits["age"] > 600
+
+
+def test_a_queued_run_that_can_never_start_says_what_bounds_it(deployed: HandOff, api: Api) -> None:
+    instance_type = deployed.node_groups[0].instance_type
+    limits = {"containers": [{"name": "node", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    for name, nodes in (("many", 999), ("few", 1)):
+        job = {"name": name, "nodes": nodes, "team": "research", "run": {"command": ["torchrun", "train.py"]}}
+        record_run(deployed, name, files={"job.yaml": yaml.safe_dump(job)}, nodes=(nodes, instance_type))
+        made = {"name": name, "namespace": "research", "uid": name, "creationTimestamp": "2026-11-26T00:00:00Z"}
+        kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+        api.put("trainjobs", {**kind, "metadata": made, "status": {}})
+        waits = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
+        pod = {"name": f"{name}-0", "namespace": "research", "labels": {RUN_LABEL: name}}
+        status = {"phase": "Pending", "conditions": [waits]}
+        api.put("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": limits, "status": status})
+    _, site = top()
+    many, few = only(site["jobs"], "many"), only(site["jobs"], "few")
+    assert many["phase"] == few["phase"] == "queued"
+    assert many["reason"].startswith("never starts: it asks for 999 nodes, and ") and "Fix: " in many["reason"]
+    assert few["reason"] == "0/2 nodes are available"
 
 
 # As DCGM's exporter writes a GPU: https://github.com/NVIDIA/dcgm-exporter#quickstart (read 2026-11-27)

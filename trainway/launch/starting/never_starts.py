@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from trainway.explain.evidence import Evidence, JobEvent
 from trainway.launch.job_file.programs import load_recorded_program
@@ -16,6 +18,7 @@ from trainway.launch.target.known import target_named
 from trainway.launch.target.options import options_from
 from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
 from trainway.spec.problems import SpecError
 
 
@@ -26,21 +29,31 @@ def never_starts(run: Path) -> Evidence:
     asked. `run` is the directory of its launch.json.
     """
     record = read_launch(run)
-    target, nodes, options = target_named(record["target"], cannot="explained"), record.get("nodes"), record["options"]
+    target, nodes = target_named(record["target"], cannot="explained"), record.get("nodes")
     if not (nodes and target.orchestrators and target.on_nodes_of_platform):
         return Evidence()
     with suppress(UsageError, SpecError):
-        if target.state(record["handle"]).phase is not Phase.QUEUED:
-            return Evidence()
-        hand_off, program = read_hand_off(platform_of(record)), load_recorded_program(run)
-        demand = demand_of(program, hand_off, options_from(target.options, options.get("target", {}), target.name))
-        groups = [
-            group
-            for group in hand_off.node_groups
-            if options.get("group") in (None, group.name) and group.instance_type == nodes["instance_type"]
-        ]
-        bounds = [bound_of(program, hand_off, group, demand) for group in groups]
-        if bounds and (most := max(bounds, key=lambda bound: bound.nodes)).nodes < demand.nodes:
-            message = f"it asks for {demand.nodes} nodes, and {most.why}. Fix: {most.fix}"
-            return Evidence(events=(JobEvent("trainway", "NeverStarts", message, "the run"),))
+        if target.state(record["handle"]).phase is Phase.QUEUED:
+            why = why_never(run, record, read_hand_off(platform_of(record)))
+            return Evidence(events=(JobEvent("trainway", "NeverStarts", why, "the run"),) if why else ())
     return Evidence()
+
+
+def why_never(run: Path, record: Mapping[str, Any], hand_off: HandOff) -> str | None:
+    """Return why a run can never have its nodes on a platform, with what raises the bound, or None if it can.
+
+    `run` is a directory with the files of the run, and `record` its launch.json. Raises UsageError or SpecError for a
+    job file that is not valid.
+    """
+    target, options, program = target_named(record["target"]), record["options"], load_recorded_program(run)
+    demand = demand_of(program, hand_off, options_from(target.options, options.get("target", {}), target.name))
+    instance_type = (record.get("nodes") or {}).get("instance_type")
+    groups = [
+        group
+        for group in hand_off.node_groups
+        if options.get("group") in (None, group.name) and group.instance_type == instance_type
+    ]
+    bounds = [bound_of(program, hand_off, group, demand) for group in groups]
+    if not bounds or (most := max(bounds, key=lambda bound: bound.nodes)).nodes >= demand.nodes:
+        return None
+    return f"it asks for {demand.nodes} nodes, and {most.why}. Fix: {most.fix}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainway.launch.platform.hand_off import DeployedPlatform, read_hand_off
@@ -14,10 +16,13 @@ from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.store import Registry
 from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
 from trainway.launch.runs.status import Row, age, status_of, status_of_launch, written_step
+from trainway.launch.starting.never_starts import why_never
 from trainway.launch.target.cluster_state import ClusterJob, ClusterNode, ClusterState
 from trainway.launch.target.known import AnyTarget, target_of
-from trainway.launch.target.phase import OVER
+from trainway.launch.target.phase import OVER, Phase
 from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
+from trainway.spec.problems import SpecError
 from trainway.spec.sections.orchestrator import Orchestrator
 
 _ENDED = tuple(each.value for each in OVER)
@@ -90,13 +95,13 @@ def site_of(platform: DeployedPlatform, user: str | None) -> Site:
             unknown.append(_sentence(error))
     registry, jobs = registry_of(hand_off), list[TopJob]()
     for job in state.jobs:
-        jobs.append(_of_job(job, target, registry, unknown))
+        jobs.append(_of_job(job, target, registry, hand_off, unknown))
     if hand_off.training_jobs:
         jobs += _training_jobs(registry, target, unknown)
     return Site(platform.name, platform.region, state.nodes, tuple(jobs), (*unknown, *state.unknown))
 
 
-def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: list[str]) -> TopJob:
+def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, hand_off: HandOff, unknown: list[str]) -> TopJob:
     """Return a job of a cluster. If the job is a run, its record has its owner, and its state has its step."""
     record: RunRecord | None = None
     try:
@@ -119,10 +124,22 @@ def _of_job(job: ClusterJob, target: AnyTarget, registry: Registry, unknown: lis
         job.gpus,
         age((record.launch or {})["started"]) if record else None if job.since is None else time.time() - job.since,
         job.nodes,
-        job.reason,
+        (_why_never(record, hand_off) if record and job.phase is Phase.QUEUED else None) or job.reason,
         job.used,
         job.idle,
     )
+
+
+def _why_never(record: RunRecord, hand_off: HandOff) -> str | None:
+    """Return why a queued run can never start, or None if it can, or if its record does not say what it needs."""
+    with TemporaryDirectory() as directory:
+        for name, text in record.files.items():
+            Path(directory, name).write_text(text, encoding="utf-8")
+        try:
+            why = why_never(Path(directory), record.launch or {}, hand_off)
+        except (UsageError, SpecError, KeyError):
+            return None
+    return f"never starts: {why}" if why else None
 
 
 def _training_jobs(registry: Registry, own: AnyTarget, unknown: list[str]) -> list[TopJob]:
