@@ -18,7 +18,7 @@ from trainway.launch.job_file.programs import load_program, program_of_command
 from trainway.launch.local.run import render_local
 from trainway.launch.node import outputs_of_run
 from trainway.launch.node.exit_statuses import NOT_FOUND, CannotStart
-from trainway.launch.node.outputs_of_run import MOST_FILES, check_outputs, note_outputs
+from trainway.launch.node.outputs_of_run import MOST_FILES, check_outputs, check_outputs_of_others, note_outputs
 from trainway.launch.program.program import FROM_SCRATCH
 
 
@@ -111,11 +111,25 @@ def test_only_outputs_that_had_files_are_missed(after: str, refused: bool, tmp_p
     where = "s3://data/outputs" if after == "they are in a bucket" else str(outputs)
     if "program" in after:
         note_outputs(tmp_path, where, 1)
-    if not refused:
-        check_outputs(tmp_path, where, 2)
-        return
-    with pytest.raises(CannotStart, match=f"Attempt 1 had 2 files, the newest .* in {tmp_path}/outputs, and now"):
-        check_outputs(tmp_path, where, 2)
+    # The node that writes down what they have comes last.
+    for check in (check_outputs_of_others, check_outputs):
+        if not refused:
+            check(tmp_path, where, 2)
+            continue
+        with pytest.raises(CannotStart, match=f"Attempt 1 had 2 files, the newest .* in {tmp_path}/outputs, and now"):
+            check(tmp_path, where, 2)
+
+
+def test_a_node_that_comes_later_does_not_miss_what_the_program_of_the_first_one_deletes(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "model.pt").touch()
+    for attempt in (1, 2):
+        check_outputs(tmp_path, str(outputs), attempt)
+    (outputs / "model.pt").unlink()
+    check_outputs_of_others(tmp_path, str(outputs), 2)
+    with pytest.raises(CannotStart, match="are gone"):
+        check_outputs_of_others(tmp_path, str(outputs), 3)
 
 
 def test_many_files_are_not_counted_to_the_end(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 from tests.command_line import run_trainway
 from tests.launch.conftest import BUCKET, write_job
-from tests.launch.foreign import write_foreign_job
+from tests.launch.foreign import SAVES, write_foreign_job
 from tests.launch.planted_faults import FAULTS
 from tests.launch.sagemaker.containers import ROOT, containers, missing
 from tests.launch.sagemaker.requests import CATALOGUE, IMAGE, on_sagemaker, request
@@ -234,6 +234,28 @@ def test_the_first_cause_is_where_sagemaker_looks_for_it(
     kept = in_bucket(s3[1], "fails")
     assert kept["attempts/1/failure"] == failure.encode()
     assert not [name for name in kept if name.startswith("logs/")], "CloudWatch has the lines of the container"
+
+
+@pytest.mark.exhaustive
+def test_a_job_whose_outputs_vanished_from_the_bucket_does_not_begin_anew(
+    tmp_path: Path, hand_off: HandOff, s3: tuple[int, Any]
+) -> None:
+    there = on_sagemaker(hand_off, instance_type="m7i.8xlarge")
+    program = load_program(write_foreign_job(tmp_path, code=None, command=SAVES))
+    launch = Request(program, "gone", there, IMAGE, allocate(program, there, CATALOGUE))
+    write_channel(tmp_path, launch)
+    job, ended = render_request(launch, CATALOGUE), []
+    for _ in range(2):
+        with containers(job, tmp_path, s3[0], own_image=True) as (host,):
+            ended.append((host.communicate(timeout=600)[0], host.returncode))
+        assert "outputs/step-4/model.pt" in in_bucket(s3[1], "gone")
+        shutil.rmtree(tmp_path / "algo-1")
+    s3[1].delete_object(Bucket=BUCKET, Key="runs/gone/outputs/step-4/model.pt")
+    with containers(job, tmp_path, s3[0], own_image=True) as (host,):
+        ended.append((host.communicate(timeout=600)[0], host.returncode))
+    assert [status for _, status in ended] == [0, 0, NOT_FOUND], ended
+    assert "the outputs of the run are gone. Attempt 2 had 1 file" in ended[-1][0]
+    assert "the outputs of the run are gone" in (tmp_path / "algo-1/output/failure").read_text()
 
 
 @pytest.mark.parametrize("fault", with_representatives(FAULTS, ["out of GPU memory"]))

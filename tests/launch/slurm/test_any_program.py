@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.container import stand_ins
-from tests.launch.foreign import write_foreign_job
+from tests.launch.foreign import SAVES, write_foreign_job
 from tests.launch.planted_faults import FAULTS
 from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
@@ -130,6 +130,18 @@ def test_a_program_that_cannot_succeed_fails_once_and_says_why(
     assert ends(handle) is Phase.FAILED
     assert state(handle).reason.startswith(f"failed: {FAULTS[fault].why}")
     assert (Path(handle["directory"]) / "attempt").read_text().strip() == "1"
+
+
+@pytest.mark.exhaustive
+def test_a_run_whose_outputs_vanished_does_not_begin_anew(cluster: Machines, hand_off: HandOff, tmp_path: Path) -> None:
+    for _ in range(2):
+        handle = launch(cluster, hand_off, tmp_path, "gone", command=SAVES)
+        assert ends(handle) is Phase.SUCCEEDED, log(handle)
+    shutil.rmtree(cluster.shared / "outputs/gone")
+    refused = launch(cluster, hand_off, tmp_path, "gone", command=SAVES)
+    assert ends(refused) is Phase.FAILED
+    assert "the outputs of the run are gone. Attempt 2 had 1 file" in state(refused).reason
+    assert not (cluster.shared / "outputs/gone").exists()
 
 
 def test_both_nodes_have_the_packages_that_one_of_them_installed(

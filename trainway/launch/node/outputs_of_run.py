@@ -36,12 +36,31 @@ def check_outputs(run: Path, outputs: str, attempt: int) -> None:
             )
         before = {"from_scratch": launch}
     elif before.get("files") and not now["files"]:
-        raise CannotStart(
-            f"{outputs}: the outputs of the run are gone. Attempt {before['attempt']} had {_counted(before)} in "
-            f"{before['directory']}, and now there is none. Mount or restore them, or begin anew with `trainway resume "
-            f"{run.name} --from-scratch`"
-        )
+        raise _gone(run, outputs, before)
     _write(run, {**before, **now, "directory": outputs, "attempt": attempt})
+
+
+def check_outputs_of_others(run: Path, outputs: str, attempt: int) -> None:
+    """Raise CannotStart if the outputs are gone, on a node that does not write down what they have.
+
+    Its program could write into them before the first node ends the attempt. If the first node has begun the attempt,
+    the program of that node may have emptied them, and they are not looked at.
+    """
+    if "://" in outputs:
+        return
+    before, now = _read(run), _found(Path(outputs)) or {"files": 0}
+    has_begun = any(each.get("attempt") == attempt for each in (before, _read(run)))
+    begins_anew = os.environ.get(FROM_SCRATCH) not in (None, before.get("from_scratch"))
+    if before.get("files") and not now["files"] and not has_begun and not begins_anew:
+        raise _gone(run, outputs, before)
+
+
+def _gone(run: Path, outputs: str, before: "dict[str, Any]") -> CannotStart:
+    return CannotStart(
+        f"{outputs}: the outputs of the run are gone. Attempt {before['attempt']} had {_counted(before)} in "
+        f"{before['directory']}, and now there is none. Mount or restore them, or begin anew with `trainway resume "
+        f"{run.name} --from-scratch`"
+    )
 
 
 def note_outputs(run: Path, outputs: str, attempt: int) -> None:

@@ -31,7 +31,7 @@ from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, Cannot
 from trainway.launch.node.incomplete_checkpoints import set_incomplete_aside
 from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import NodeOfRun
-from trainway.launch.node.outputs_of_run import check_outputs, note_outputs
+from trainway.launch.node.outputs_of_run import check_outputs, check_outputs_of_others, note_outputs
 from trainway.launch.node.process_tree import STOPS
 from trainway.launch.node.program_needs import code_directory, read_secrets, with_packages
 from trainway.launch.node.program_output import ProgramOutput
@@ -72,8 +72,8 @@ def main() -> int:
         node.check_launch()
         if not asked.always_retry:
             node.check_attempts()
-        if node.rank == 0:
-            check_outputs(run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
+        check = check_outputs if node.rank == 0 else check_outputs_of_others
+        check(run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
         environment = with_packages(asked.packages, node.environment(asked.grace), stop)
         node.state.environment = environment
         check_inputs(environment)
