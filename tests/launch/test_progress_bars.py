@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.launch.test_start_program import Started, python
 from trainway.launch.node.progress_bars import ProgressBars
+from trainway.launch.node.run_state import NodeState
 from trainway.launch.runs.status import status_of
 
 # tqdm 4.70.1, Lightning 2.6.6, transformers 5.24.0, and rich 15.0.0, run on 2026-11-29. The lines of keras follow
@@ -124,6 +128,31 @@ def test_a_bar_of_training_has_a_step(line: str, found: dict[str, float]) -> Non
 @pytest.mark.parametrize("line", OTHER)
 def test_another_bar_has_none(line: str) -> None:
     assert "step" not in ProgressBars().read(line)
+
+
+@pytest.mark.parametrize("line", ["'a' + ' ' * N + 'b'", "'a' + '1' * N", "'━' * N + 'x'"])
+def test_a_long_line_does_not_hold_up_the_program(line: str) -> None:
+    # The limit only ends a hang: the time once grew with the square of the length, and was ten minutes for these.
+    code = "from trainway.launch.node.progress_bars import ProgressBars\nN = 400_000\n"
+    subprocess.run([sys.executable, "-c", f"{code}assert ProgressBars().read({line}) == {{}}"], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "found"),
+    [
+        ("9" * 5000, "", {}),
+        ("3", ", loss=1e999", {"step": 3, "steps": 9}),
+    ],
+    ids=["a count that Python does not read", "a loss that JSON does not have"],
+)
+def test_a_number_that_is_too_large_is_left_out(count: str, more: str, found: dict[str, float]) -> None:
+    assert ProgressBars().read(f"Training:  33%|███▎      | {count}/9 [00:01<00:00, 1.0it/s{more}]") == found
+
+
+def test_the_state_of_a_run_has_no_infinity() -> None:
+    state = NodeState(1, 0.0, is_first=True)
+    state.take({"step": math.inf, "loss": math.inf})
+    assert not state.has_step
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ transformers 5.24 (`ProgressCallback` in trainer_callback.py), and rich 15 (prog
 The launcher sends this file to the nodes beside the starter, which imports it. It requires Python 3.9 and nothing else.
 """
 
+import math
 import re
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -14,15 +15,22 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK = re.compile(r"\[default(\d+)\]:")
 # tqdm returns to the line of the outer bar after it has drawn a bar within a bar.
 _RETURN = re.compile(r"\x1b\[A\s*$")
-_COUNT = r"(?P<done>\d+)/(?P<all>\d+|\?)"
+# Python refuses to read a number of thousands of digits.
+_NUMBER = r"\d{1,15}"
+_COUNT = rf"(?P<done>{_NUMBER})/(?P<all>{_NUMBER}|\?)"
+# Programs print more than bars, such as a line of 60,000 spaces or digits. Each pattern tries such a run once, from its
+# beginning. From each of its characters, the time would grow with the square of its length, while the program waits.
+_SPACES = r"(?<! ) *"
 _UNIT = r"(?:it|steps?|iter|batch|batches)"
 _RATE = rf"(?:(?:[\d.]+|\?){_UNIT}/s|[\d.]+s/{_UNIT})"
-_TQDM = re.compile(rf"^(?P<name>.*?):? *(?:\d+%)?\|[^|]*\| *{_COUNT} \[[\d:]+<[^,\]]*, *{_RATE}(?P<more>.*)")
+_TQDM = re.compile(
+    rf"^(?P<name>.*?):?{_SPACES}(?:(?<!\d)\d+%)?\|[^|]*\| *{_COUNT} \[[\d:]+<[^,\]]*, *{_RATE}(?P<more>.*)"
+)
 # Without a total.
-_ENDLESS = re.compile(rf"^(?P<name>.+?): *(?P<done>\d+)(?P<all>)it \[[\d:]+, *{_RATE}(?P<more>.*)")
-_RICH = re.compile(rf"^(?P<name>.*?) *[━╸╺]{{2,}} +(?:\d+% +[\d:-]+ +)?{_COUNT}(?P<more>.*)")
+_ENDLESS = re.compile(rf"^(?P<name>.+?): *(?P<done>{_NUMBER})(?P<all>)it \[[\d:]+, *{_RATE}(?P<more>.*)")
+_RICH = re.compile(rf"^(?P<name>.*?){_SPACES}(?<![━╸╺])[━╸╺]{{2,}} +(?:\d+% +[\d:-]+ +)?{_COUNT}(?P<more>.*)")
 _KERAS = re.compile(rf"^ *{_COUNT} (?:\[[=>.]+\]|━+)(?P<more>.*)$")
-_EPOCH = re.compile(r"\bepoch[ :]*\[?(?P<number>\d+)(?:/(?P<last>\d+))?", re.IGNORECASE)
+_EPOCH = re.compile(rf"\bepoch[ :]*\[?(?P<number>{_NUMBER})(?:/(?P<last>{_NUMBER}))?", re.IGNORECASE)
 _TRAINING = re.compile(
     r"(?<![a-z])(?:(?:pre|fine)?-?(?:train|tun)(?:ing)?|steps?|iter(?:ation)?s?)(?![a-z])", re.IGNORECASE
 )
@@ -155,4 +163,5 @@ def _numbers(bar: "re.Match[str]") -> "dict[str, float]":
 
 def _loss(text: str) -> "dict[str, float]":
     found = _LOSS.search(text)
-    return {} if found is None else {"loss": float(found.group(1))}
+    # JSON has no Infinity.
+    return {"loss": float(found.group(1))} if found is not None and math.isfinite(float(found.group(1))) else {}

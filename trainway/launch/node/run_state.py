@@ -6,6 +6,7 @@ trainway/launch/registry/state.py describes the content.
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -50,8 +51,8 @@ class NodeState:
                     self._paces = [*self._paces, (now - self._now["stepped"]) / (step - before)][-_STEPS_OF_PACE:]
                 self._now["stepped"] = now
             known = {name: values[name] for name in ("step", "steps", "loss") if values.get(name) is not None}
-            # JSON has no NaN, and other programs refuse it.
-            self._now.update({name: value for name, value in known.items() if value == value})
+            # JSON has neither NaN nor Infinity, and other programs refuse them.
+            self._now.update({name: value for name, value in known.items() if math.isfinite(value)})
             self._is_written = False
 
     @property
