@@ -117,6 +117,16 @@ def test_another_node_continues_with_the_files_and_without_the_logs(s3: S3, node
     assert (tmp_path / "first" / RUN / "m").read_text() == "a\n", "each node has a disk of its own"
 
 
+def test_no_object_of_the_bucket_becomes_a_file_outside_of_the_run(s3: S3, node: Node, tmp_path: Path) -> None:
+    # The first two stand for folders, as the console of S3 and FSx leave them. Then, a path after `//`, and `..`.
+    for name in ("", "folder/", f"/{tmp_path}/absolute", f"{tmp_path}/absolute", "../above", "a/../../above", "kept"):
+        s3.put(name, "planted")
+    ended = node("first", "ls -A >names")
+    assert (ended.communicate(timeout=300)[1], ended.returncode) == ("", 0)
+    assert s3.files()["names"] == "kept\nnames\n"
+    assert not (tmp_path / "absolute").exists() and not (tmp_path / "first" / RUN).with_name("above").exists()
+
+
 def test_the_first_node_says_why_an_attempt_failed(s3: S3, node: Node, tmp_path: Path) -> None:
     running = node("second", "mkdir -p attempts/1; until [ -e go ]; do sleep 0.1; done; echo late >attempts/1/failure")
     # It has restored the files, so that it does not find the word of the first node there.

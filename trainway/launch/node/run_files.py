@@ -92,7 +92,7 @@ class NodeFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         for each in self._s3.objects(self._bucket, f"{self._prefix}/"):
             name = each.key[len(self._prefix) + 1 :]
-            if name.startswith(self._others) or name.endswith("/") or ".." in Path(name).parts:
+            if name.startswith(self._others) or not _is_below(name):
                 continue
             path = self._directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,6 +230,15 @@ def _changed_before(path: Path, moment: float) -> bool:
         return path.stat().st_mtime < moment
     except FileNotFoundError:
         return False
+
+
+def _is_below(name: str) -> bool:
+    """Return whether the name of an object is that of a file below the directory of the run.
+
+    Any key can be in a bucket: an object that stands for a folder, a key with `//`, whose name after the first `/` is
+    an absolute path, or a key with `..`.
+    """
+    return bool(name) and not name.startswith("/") and not name.endswith("/") and ".." not in Path(name).parts
 
 
 def _is_first_word(name: str) -> bool:
