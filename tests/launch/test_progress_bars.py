@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.launch.test_start_program import Started, python
+from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.node.progress_bars import ProgressBars
 from trainway.launch.node.run_state import NodeState
+from trainway.launch.program.program import STARTER
 from trainway.launch.runs.status import status_of
 
 # tqdm 4.70.1, Lightning 2.6.6, transformers 5.24.0, and rich 15.0.0, run on 2026-11-29. The lines of keras follow
@@ -224,6 +227,24 @@ def test_a_step_of_a_bar_is_progress_and_is_in_the_status_and_not_in_the_metrics
     assert (row.step, row.loss) == ("2000/2000", 0.5) and not (tmp_path / "metrics.jsonl").exists()
     Started(tmp_path / "second", *python(BAR), TRAINWAY_NODE_RANK="1").ends()
     assert not (tmp_path / "second/progress.json").exists(), "one node is enough"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_progress"),
+    [(STEP_10, False), (f"{STEP_10}\n{LOSS}", True), (f"Training: {STEP_10}", True)],
+    ids=["a bar of anything", "a bar of the Trainer", "a bar with a name"],
+)
+def test_a_bar_without_a_name_is_no_progress_of_an_attempt_that_fails(
+    written: str, is_progress: bool, tmp_path: Path
+) -> None:
+    # Otherwise, a program that fails after it has read its files would start again and again.
+    node = tmp_path / "node"
+    shutil.copytree(STARTER.parent, node)
+    (node / LAUNCH).write_text("one")
+    started = Started(tmp_path, *python(f"print({written!r})\nraise SystemExit(1)"), starter=node / STARTER.name)
+    assert started.ends()[0] == 1 and started.record()["progress"] is is_progress
+    record(tmp_path)
+    assert status_of(tmp_path).step == "10/40"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"step": "<b>"}'])

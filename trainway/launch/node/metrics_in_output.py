@@ -74,7 +74,7 @@ class MetricsInOutput:
         with self._lock:
             for part in line.split("\r"):
                 if values := self._bars.read(part):
-                    self._state.take(values)
+                    self._state.take(values, is_progress=self._bars.is_of_training)
                     self._numbers_of_bar.update(values)
                     self._has_new_numbers = True
 

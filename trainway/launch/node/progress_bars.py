@@ -70,6 +70,11 @@ class ProgressBars:
         # What keras printed in the line above its bar.
         self._epoch: re.Match[str] | None = None
 
+    @property
+    def is_of_training(self) -> bool:
+        """Whether the bar that counts is surely that of a training. One without a name can be of files."""
+        return self._is_sure or self._is_of_trainer
+
     def read(self, line: str) -> "dict[str, float]":
         """Return `step`, `steps`, and `loss` of a line, as far as a bar of the training has them."""
         found: dict[str, float] = {}
@@ -107,6 +112,7 @@ class ProgressBars:
         """Return the step of a bar below a line such as `Epoch 1/5`. Bars of an evaluation have no such line."""
         if self._epoch is None:
             return {} if self._is_over else _numbers(bar)
+        self._is_sure = True
         found = self._of_epoch(bar, self._epoch, epochs_after_last=0)
         if bar["done"] == bar["all"]:
             self._epoch, self._is_over = None, True

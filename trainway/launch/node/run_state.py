@@ -34,6 +34,7 @@ class NodeState:
         self._location = os.environ.get("TRAINWAY_STATE")
         self._is_first = is_first
         self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
+        self._has_step = False
         self._paces: list[float] = []
         self._lock = threading.Lock()
         self._next_write = 0.0
@@ -42,8 +43,11 @@ class NodeState:
         self._writer: subprocess.Popen[str] | None = None
         self.environment = dict(os.environ)
 
-    def take(self, values: "dict[str, float]") -> None:
-        """Take the numbers of an event: `step`, `steps`, and `loss` are known here."""
+    def take(self, values: "dict[str, float]", *, is_progress: bool = True) -> None:
+        """Take the numbers of an event: `step`, `steps`, and `loss` are known here.
+
+        Without `is_progress`, the step is shown, and can be of something else than the training.
+        """
         with self._lock:
             before, step, now = self._now.get("step"), values.get("step"), time.time()
             if step is not None and step != before:
@@ -53,12 +57,13 @@ class NodeState:
             known = {name: values[name] for name in ("step", "steps", "loss") if values.get(name) is not None}
             # JSON has neither NaN nor Infinity, and other programs refuse them.
             self._now.update({name: value for name, value in known.items() if math.isfinite(value)})
+            self._has_step = self._has_step or (is_progress and "step" in self._now)
             self._is_written = False
 
     @property
     def has_step(self) -> bool:
-        """Whether the program has said a step."""
-        return "step" in self._now
+        """Whether the program has said a step of the training."""
+        return self._has_step
 
     @property
     def is_in_bucket(self) -> bool:
