@@ -1,4 +1,4 @@
-"""A process of the program is found, even if its parent ends while the processes are listed."""
+"""A process of the program is found and killed, even if its parent ends while the processes are listed."""
 
 from __future__ import annotations
 
@@ -38,6 +38,37 @@ while read(child)[:1] not in ([], ["Z"]):
 print(process_tree.is_anything_left())
 parent.kill()
 """
+# The program starts a process after /proc has told of all processes, and before it is killed.
+KILL = """
+import os, signal, subprocess, sys, time
+from trainway.launch.node import process_tree
+process_tree.adopt_orphans()
+program = '''
+import signal, subprocess
+signal.signal(signal.SIGUSR1, lambda *_: print(subprocess.Popen(["sleep", "3600"]).pid, flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+'''
+parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+parent.stdout.readline()
+kill, started = os.kill, []
+
+def kill_late(pid, number):
+    if not started:
+        kill(parent.pid, signal.SIGUSR1)
+        started.append(int(parent.stdout.readline()))
+    kill(pid, number)
+    while process_tree._stat(pid)[:1] not in ([], ["Z"]):
+        time.sleep(0.01)
+
+os.kill = kill_late
+process_tree.kill_descendants()
+os.kill = kill
+print(process_tree.is_anything_left())
+if process_tree.is_anything_left():
+    kill(started[0], signal.SIGKILL)
+"""
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,3 +79,10 @@ def test_a_process_whose_parent_ends_is_found(moment: str, process: str, call: i
     command = [sys.executable, "-c", LOOK, moment, process, str(call)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "True\nFalse\n", done.stderr
+
+
+def test_a_process_that_is_started_by_one_that_is_killed_is_killed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILL], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout == "False\n", done.stderr

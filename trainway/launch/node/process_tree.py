@@ -83,15 +83,13 @@ def still_running() -> "list[str]":
 
 def kill_descendants() -> None:
     """Kill every process that the program started, until there is none."""
+    # A process can start another one between the look and its own end, so the last look kills nothing.
     for _ in range(50):
-        found = _descendants()
-        if not found:
+        if not is_anything_left():
             return
-        for pid in found:
+        for pid in _descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if found == _zombies(found):
-            return
         time.sleep(0.1)
 
 
