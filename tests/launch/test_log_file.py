@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +134,24 @@ def test_a_full_disk_neither_stops_the_program_nor_loses_a_line(tmp_path: Path) 
     output, errors = started.process.communicate(timeout=300)
     assert started.process.returncode == 0 and numbers(iter(output.splitlines())) == list(range(20_000))
     assert errors.count("the log cannot be written") == 1 and "No space left on device" in errors
+
+
+def test_a_line_is_not_joined_to_a_part_for_which_the_disk_had_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = LogFile(tmp_path / FILE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # As on a full disk, the first write is of a part, and the next ones fail.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (15, hard))
+        kept = [log.keep(f"line {line:04}\n".encode()) for line in range(3)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    keep(log, range(3, 5))
+    assert kept == [True, False, False] and "the log cannot be written" in capsys.readouterr().err
+    assert (tmp_path / FILE).read_text() == "line 0000\nline \nline 0003\nline 0004\n"
 
 
 def test_a_target_keeps_each_line_once(tmp_path: Path) -> None:

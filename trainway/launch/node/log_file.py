@@ -24,6 +24,7 @@ class LogFile:
         self._number = max((_number(each) for each in path.parent.glob(f"{path.stem}_*.log")), default=0)
         self._file: BinaryIO | None = None
         self._bytes = 0
+        self._ends_within_line = False
         self._is_reported = False
         try:
             # Also for a program that writes nothing: the log says so.
@@ -39,12 +40,17 @@ class LogFile:
             if self._file is None:
                 self._open()
             assert self._file is not None
+            if self._ends_within_line:
+                # The disk had space for a part of a line. The next line is one of its own.
+                self._file.write(b"\n")
+                self._ends_within_line = False
             written = self._file.write(line)
         except OSError as problem:
             self._report(str(problem))
             return False
         self._bytes += written
-        return written == len(line)
+        self._ends_within_line = written < len(line)
+        return not self._ends_within_line
 
     def close(self) -> None:
         """Close the file."""
