@@ -102,7 +102,7 @@ def test_check_finds_a_training_job_for_trainium_with_the_platform_file(
     if kind == "program":
         job = write_foreign_job(tmp_path)
     else:
-        job = write_job(tmp_path, **({"device": "cpu"} if "CPU" in kind else {}))
+        job = write_job(tmp_path, batch=BATCH, **({"device": "cpu"} if "CPU" in kind else {}))
     check = ("check", str(job), "--platform", str(platform), "--on", "2026-11-29", "--accept", OFFERED)
     done = run_trainway(*check, directory=tmp_path)
     refused = kind == "training job" and types == ("trn2.48xlarge",)
@@ -111,13 +111,6 @@ def test_check_finds_a_training_job_for_trainium_with_the_platform_file(
     assert (said in done.stderr) == refused
     assert (re.search(r"job\.yaml:\d+:\d+: model = ", done.stderr) is not None) == refused, done.stderr
     assert run_trainway(*check[:2], directory=tmp_path).returncode == 0, "nothing is known of the nodes"
-
-
-def test_a_platform_file_is_not_checked_against_another_one(tmp_path: Path) -> None:
-    file = tmp_path / "platform.yaml"
-    file.write_text("region: us-west-2\n")
-    done = run_trainway("check", str(file), "--platform", str(file), directory=tmp_path)
-    assert done.returncode == 2 and "is no job file\n    fix: name a job file" in done.stderr, done.stderr
 
 
 @of_neuron

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM
 from trainway.commands.printing import show
 from trainway.spec.errors import usage_error
+
+if TYPE_CHECKING:
+    from trainway.spec.platform import Platform
 
 
 def check(
@@ -82,9 +85,12 @@ def _checked(file: Path, today: date, accept: list[str], platform_file: Path | N
         from trainway.launch.starting.prepare import check_job
 
         there = None if platform_file is None else platform_file_named(platform_file)
-        what, warnings = check_job(file, None if there is None else load_platform(there, today=today, accept=accept))
+        platform = None if there is None else load_platform(there, today=today, accept=accept)
+        what, warnings = check_job(file, platform)
         notes = [f"warning: {each}" for each in warnings]
-        return (what, notes) if there is None else _checked_on(there, file, what, notes)
+        if there is None or platform is None:
+            return what, notes
+        return _checked_on(there, platform, file, what, notes)
     if platform_file is not None:
         why = f"{file} is a platform file, and is checked alone"
         raise usage_error("--platform cannot be used with a platform file", why=why, fix="leave --platform out")
@@ -95,14 +101,16 @@ def _checked(file: Path, today: date, accept: list[str], platform_file: Path | N
     return what, [f"not verified: {each}" for each in unknown]
 
 
-def _checked_on(platform_file: Path, job_file: Path, what: str, notes: list[str]) -> tuple[str, list[str]]:
+def _checked_on(
+    platform_file: Path, platform: Platform, job_file: Path, what: str, notes: list[str]
+) -> tuple[str, list[str]]:
     """Return what `_checked` does for a job on a platform. `what` and `notes` are those of the job alone."""
     from trainway.launch.starting.check_on_platform import check_on_platform
 
-    name, printed = check_on_platform(job_file, platform_file)
+    printed = check_on_platform(job_file, platform_file, platform)
     said = [each if each.startswith("warning: ") else f"note: {each}" for each in printed]
-    where = f"note: {name} is as {platform_file} describes it. The deployed platform was not read"
-    return f"{what}, on {name}", list(dict.fromkeys([where, *notes, *said]))
+    where = f"note: {platform.name} is as {platform_file} describes it. The deployed platform was not read"
+    return f"{what}, on {platform.name}", list(dict.fromkeys([where, *notes, *said]))
 
 
 def _published(names: list[str]) -> list[str]:

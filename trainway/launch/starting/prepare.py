@@ -71,7 +71,8 @@ class Launch:
     if it is `full`. `source` says where the hand-off is from. `run` is continued if it is `resumed`. `archive` is the
     code in the record from which the run is started. It runs again, unless `code` names a directory. `evaluation` is
     the checkpoint that the only run evaluates. `options` are the typed options of the target, one for each of the
-    `points`. Without them, the options have their defaults.
+    `points`. Without them, the options have their defaults. `loaded` is the platform of the file, if it has been read
+    already, for example with rules that are accepted.
     """
 
     points: Sequence[Point]
@@ -88,6 +89,7 @@ class Launch:
     archive: RecordedCode | None = None
     evaluation: EvaluatedCheckpoint | None = None
     options: Sequence[Any] = ()
+    loaded: Platform | None = None
 
     @property
     def code_directory(self) -> str | None:
@@ -130,7 +132,7 @@ class Launch:
     @cached_property
     def platform(self) -> Platform:
         """Return the platform that a file describes. Raises SpecError with every problem of the file."""
-        return load_platform(self.platform_file)
+        return self.loaded or load_platform(self.platform_file)
 
     @cached_property
     def known(self) -> KnownPlatform:

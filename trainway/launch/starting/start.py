@@ -200,7 +200,15 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
         on_checkpoint = launch.points[0].program.on_checkpoint
         group = on_checkpoint.group if on_checkpoint and target.orchestrators else None
         typed = [options_from(target.options, point.program.options.get(target.name, {}), target.name)]
-        first = Launch([point], launch.platform_file, group=group, dry_run=True, source=launch.source, options=typed)
+        first = Launch(
+            [point],
+            launch.platform_file,
+            group=group,
+            dry_run=True,
+            source=launch.source,
+            options=typed,
+            loaded=launch.loaded,
+        )
         first.check_code()
         with contextlib.redirect_stderr(io.StringIO()):
             # A dry run prints the price and the memory of the run, and not of its evaluation.
