@@ -197,8 +197,11 @@ def test_a_check_on_a_platform_finds_what_a_launch_would(home: Path, changes: di
     job = write_job(home, **{"team": "research", "batch": {"global": 7200, "micro": 1}, **changes})
     assert ran("check", job).exit_code == 0
     refused = ran("check", job, f"--platform={EKS}")
-    assert isinstance(refused.exception, UsageError | SpecError) and why in str(refused.exception)
+    assert isinstance(refused.exception, SpecError) and why in str(refused.exception)
     assert "    fix: " in str(refused.exception)
+    as_json = ran("check", job, f"--platform={EKS}", "--json")
+    (problem,) = json.loads(as_json.stdout)["problems"]
+    assert as_json.exit_code == 2 and why in problem["reason"] and problem["remedy"]
 
 
 def test_a_platform_file_is_checked_alone() -> None:
