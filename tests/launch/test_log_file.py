@@ -70,6 +70,12 @@ def test_a_program_that_prints_for_long_does_not_fill_the_disk(tmp_path: Path) -
     assert numbers(iter(output.splitlines())) == list(range(5000)), "the output of the node has all lines"
 
 
+def test_a_run_that_a_program_launches_prints_its_lines(tmp_path: Path) -> None:
+    program = "import os; print('TRAINWAY_OUTPUT_KEPT_IN' in os.environ)"
+    assert Started(tmp_path, *python(program), TRAINWAY_OUTPUT_KEPT_IN="files").ends()[0] == 0
+    assert (tmp_path / FILE).read_text() == "False\n"
+
+
 @pytest.mark.usefixtures("small_files")
 def test_a_follower_reads_across_the_files_without_a_gap_or_a_duplicate(tmp_path: Path) -> None:
     handle, log = running(tmp_path), LogFile(tmp_path / FILE)

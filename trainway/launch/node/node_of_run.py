@@ -11,6 +11,7 @@ from pathlib import Path
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
 from trainway.launch.node.failure_causes import SECONDS_OF_A_START
 from trainway.launch.node.node_rank import node_rank
+from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
 
@@ -42,7 +43,8 @@ class NodeOfRun:
 
     def environment(self, grace: float) -> "dict[str, str]":
         """Return the environment of the program. Create the directory of its outputs."""
-        told = dict(os.environ)
+        # For this starter alone: a program that launches a run on its node would print nothing of it.
+        told = {name: value for name, value in os.environ.items() if name != KEPT_IN}
         logs = told.get("PET_LOG_DIR", str(self.run / "logs"))
         if "start-" not in logs:
             logs = f"{logs}/start-{self.attempt - 1}"
