@@ -78,6 +78,25 @@ def test_orphans_are_reaped(start: Start) -> None:
     assert process.returncode == 0
 
 
+def test_a_signal_between_the_fork_and_the_handlers_is_not_lost() -> None:
+    if os.geteuid():
+        pytest.skip("only root makes a PID namespace")
+    script = (
+        "import os, time; from trainway.launch.node import first_process\n"
+        "fork = os.fork\n"
+        "def told():\n"
+        "    child = fork()\n"
+        "    os.kill(os.getpid(), 15) if child else time.sleep(1)\n"
+        "    return child\n"
+        "os.fork = told; print(first_process.continue_as_child().arrived.wait(60), flush=True)"
+    )
+    within = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    done = subprocess.run(
+        [*within, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
 def test_elsewhere_nothing_is_forked() -> None:
     script = "import os; from trainway.launch.node.first_process import continue_as_child as c; c(); print(os.getpid())"
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -281,3 +281,12 @@ def test_the_rank_that_failed_first_is_the_cause(tmp_path: Path) -> None:
         os.utime(log, (second, second))
     assert first_cause(tmp_path, tmp_path / "logs", 1) == "rank 1 of this host: ValueError: mine"
     assert first_cause(tmp_path, tmp_path / "absent", 9) == "the command ended with exit status 9"
+    for attempt, why in (
+        ("2", "the second"),
+        ("10", "the tenth"),
+        ("x", "of the program"),
+        ("\N{SUPERSCRIPT TWO}", "?"),
+    ):
+        (tmp_path / "attempts" / attempt).mkdir(parents=True)
+        (tmp_path / "attempts" / attempt / "failure").write_text(f"{why}\n")
+    assert first_cause(tmp_path, tmp_path / "logs", 1) == "the tenth"

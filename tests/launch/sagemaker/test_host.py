@@ -98,7 +98,6 @@ def test_a_host_that_waits_can_be_told_to_stop(signals: PassedSignals) -> None:
         wait_for_first(Hosts(("algo-1.invalid",), "algo-1.invalid", "lo"), 29500, signals, seconds=300)
 
 
-@pytest.mark.usefixtures("signals")
-def test_elsewhere_than_on_sagemaker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--port=1", "--", "torchrun"]) == NOT_FOUND
+def test_elsewhere_than_on_sagemaker_it_says_so(signals: PassedSignals, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port=1", "--", "torchrun"], signals) == NOT_FOUND
     assert "resourceconfig.json: there is no such file" in capsys.readouterr().err

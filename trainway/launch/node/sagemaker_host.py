@@ -55,8 +55,11 @@ class Hosts(NamedTuple):
     interface: str
 
 
-def main(arguments: "list[str]") -> int:
-    """Run one host's part of a SageMaker training job, and return its exit status."""
+def main(arguments: "list[str]", signals: PassedSignals) -> int:
+    """Run one host's part of a SageMaker training job, and return its exit status.
+
+    `signals` are those that arrive at this process.
+    """
     parser = argparse.ArgumentParser(description="Start a command on a host of a training job.")
     parser.add_argument("--port", type=int, required=True, help="port of the rendezvous on the first host")
     parser.add_argument("--code", metavar="ARCHIVE", help="code that is imported before the image's")
@@ -69,7 +72,7 @@ def main(arguments: "list[str]") -> int:
     )
     parser.add_argument("command", nargs="+", help="command to run, after --")
     asked = parser.parse_args(arguments)
-    signals, files = PassedSignals(), None
+    files = None
     try:
         hosts = read_hosts(INPUT / "config/resourceconfig.json")
         run, location = Path(os.environ["TRAINWAY_RUN"]), os.environ.get("TRAINWAY_RUN_LOCATION")
@@ -193,5 +196,4 @@ def _writable(run: Path) -> Path:
 
 
 if __name__ == "__main__":
-    continue_as_child()
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], continue_as_child()))
