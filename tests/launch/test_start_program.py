@@ -381,7 +381,9 @@ with open(f'/proc/{os.getppid()}/status') as status:
     assert max(map(len, read)) <= MOST_BYTES + 10 and len(read) > 4
     joined = b"".join(each.rstrip(b"\n") for each in read)
     assert joined.count(b"***") == 40 and secret.encode()[:8] not in joined
-    _, errors = Started(tmp_path, *python(endless), HUB="none").process.communicate(timeout=300)
+    _, errors = Started(tmp_path, "--metric=step=step (\\d+)", *python(endless), HUB="none").process.communicate(
+        timeout=300
+    )
     (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", errors)
     assert int(peak) < 100_000, "40 MB without an end"
 

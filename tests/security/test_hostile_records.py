@@ -200,7 +200,7 @@ def test_unreadable_records_are_lines_among_the_others(write: Write, trainway: C
 COMMANDS = (("status",), ("logs",), ("explain",), ("stop",), ("resume",), ("report", "--no-open"), ("copy",))
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.exhaustive)])
 def test_no_command_does_what_a_record_says(count: int, write: Write, trainway: Callable[..., Completed]) -> None:
     """Run real processes. tests/security/test_record_attempts.py tries more records in one process."""
     attempts = [attempt(number, ("slurm", "kubernetes")) for number in range(5000, 5000 + count)]
