@@ -18,7 +18,7 @@ from tests.launch.kubernetes.platforms import RUN, request_for
 from tests.launch.kubernetes.stand_in_api import NOW_SECONDS, Api, serving
 from tests.manifests.platforms import CATALOGUE
 from trainway.launch.kubernetes import TARGET, KubernetesOptions, render_documents, submit
-from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.kubernetes.context import eks_arn, find_context, on_platform
 from trainway.launch.kubernetes.kubectl import failure
 from trainway.launch.node.node_of_run import LAUNCH
 from trainway.launch.program.request import Request
@@ -354,3 +354,16 @@ def test_a_shell_is_opened_where_it_is_allowed(api: Api, handle: Handle) -> None
     api.may_open_a_shell = False
     with pytest.raises(UsageError, match="members of a team have none"):
         TARGET.shell(handle, 1)
+
+
+@pytest.mark.parametrize("printed", ["", "[]", "null", '{"contexts": [{"name": "a"}]}', '{"contexts": 1}'])
+def test_a_kubectl_that_prints_no_kubeconfig_is_explained(
+    printed: str, request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a colleague's machine, `status --all` shows the run all the same: it asks for the context of each platform."""
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\necho '{printed}'\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(UsageError, match="prints no kubeconfig"):
+        find_context(request_.hand_off)
+    assert on_platform(request_.hand_off, None)["context"] == eks_arn(request_.hand_off)

@@ -43,9 +43,16 @@ def find_context(hand_off: HandOff) -> str:
     https://github.com/aws/aws-cli/blob/develop/awscli/customizations/eks/update_kubeconfig.py (read 2026-11-21)
     """
     arn, what = eks_arn(hand_off), f"{hand_off.platform} cannot be reached with kubectl"
-    config = json.loads(kubectl("config", "view", "--output=json", what=what))
-    contexts: dict[str, str] = {each["name"]: each["context"].get("cluster") for each in config.get("contexts") or ()}
-    current: str = config.get("current-context", "")
+    said = kubectl("config", "view", "--output=json", what=what)
+    try:
+        config = json.loads(said)
+        contexts: dict[str, str] = {
+            each["name"]: each["context"].get("cluster", "") for each in config.get("contexts") or ()
+        }
+        current: str = config.get("current-context", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        why = "`kubectl config view --output=json` prints no kubeconfig"
+        raise usage_error(what, why=why, fix="run it, and mend the kubeconfig or the kubectl of PATH") from None
     found = [name for name in (current, *contexts) if contexts.get(name) == arn]
     if not found:
         raise usage_error(
