@@ -26,6 +26,12 @@ REPLACED = "the other ranks end as hung, and all meet again when the host is rep
 FAULTS = (
     Fault("A worker is killed", RESTARTS, SAME, f"{PROCESSES}::test_a_killed_worker"),
     Fault(
+        "Workers are killed under plain torchrun, whose store outlives them",
+        "the restarted ranks agree on a part of the store that is only theirs",
+        SAME,
+        "training/test_attempt.py::test_plain_torchrun_restarts_without_any_variable",
+    ),
+    Fault(
         "torchrun is killed",
         "its ranks end with it, and the target starts torchrun again",
         SAME,

@@ -16,13 +16,20 @@ class HangDetection(Section):
         "again, and they resume from the newest checkpoint. none waits for the timeout of the collectives.",
     )
     step_factor: float = Field(
-        10, ge=2, description="A step hangs if it takes this many times the median of the last 50 steps."
+        5, ge=2, description="A step hangs if it takes this many times the median of the last 50 steps."
     )
     least_seconds: float = Field(
-        120,
+        20,
         gt=0,
         description="Seconds that every step may take, however short the steps before it were. If a rank gives no sign "
         "of life for 15 seconds, as when its host is lost, the step may take only 15 seconds or twice the median.",
+    )
+    meeting_seconds: float = Field(
+        300,
+        gt=0,
+        le=1800,
+        description="Seconds that a rank waits at its start until it is connected with all others. It must be longer "
+        "than the difference between the starts of two nodes, which read and import the same files.",
     )
     other_seconds: float = Field(
         1800,

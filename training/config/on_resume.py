@@ -100,7 +100,10 @@ RESUME_RULES = (
         (
             *_in("evaluation", "every samples"),
             *_in("instability", "skip_limit action rewinds spike_sigma spike_window"),
-            *_in("hang_detection", "action step_factor least_seconds other_seconds collective_timeout_seconds"),
+            *_in(
+                "hang_detection",
+                "action step_factor least_seconds meeting_seconds other_seconds collective_timeout_seconds",
+            ),
             "replica_check.every",
         ),
         "They apply from the next step on. The rule for spikes begins with the losses in the checkpoint.",

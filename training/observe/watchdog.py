@@ -10,8 +10,9 @@ because a lost host never completes it.
 
 The loop only notes the time of each step. All communication is in the threads:
 
-- The guard never waits for anything but time, so it ends the rank even if the store does not answer.
-- The talker speaks to the store, and can hang with the host of the store.
+- The guard never waits for anything but time, so it ends the rank even if the store does not answer. It runs from the
+  start of the rank on, so it also ends a rank that waits for others that never come.
+- The talker speaks to the store, and can hang with the host of the store. It runs once the ranks have met.
 
 A rank can be stuck in C code that holds Python's lock, so that its threads cannot run. The other ranks of the host make
 it write its stacks to its log with SIGUSR2, whose handler needs no lock, and then kill it.
@@ -29,6 +30,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -41,7 +43,8 @@ from training.errors import HUNG_STATUS
 from training.observe.hang_report import RankRecord, Suspects, position_of, sentence, suspects
 from training.observe.run_state import write_failure
 
-_STEP = "a step"
+_PREFIX = "trainway/watchdog"
+_STEP, _MEETING = "a step", "the meeting of the ranks"
 # The pace of a run is the median of its last steps.
 _STEPS_OF_PACE = 50
 # The first steps compile, allocate memory, and connect.
@@ -82,10 +85,12 @@ class _Work(NamedTuple):
 
 
 class Watchdog:
-    """The watch over one rank, from `share` until `close`. With `action: none` it does nothing.
+    """The watch over one rank, from its creation until `close`. With `action: none` it does nothing.
 
     `run` is the directory of the run.
     """
+
+    _store: Store
 
     def __init__(self, settings: HangDetection, run: Path) -> None:
         self._settings, self._run = settings, run
@@ -94,7 +99,13 @@ class Watchdog:
         self._steps = 0
         self._late = self._work, 0.0, self._settings.other_seconds
         self._main_thread = threading.get_ident()
-        self._threads: list[threading.Thread] = []
+        self._rank = int(os.environ.get("RANK", "0"))
+        self._record = RankRecord(self._rank, socket.gethostname(), os.getpid(), os.getppid(), 0, self._work.name)
+        # Until the ranks share a store, a rank knows no others, and their files have no name of the attempt.
+        self._is_shared = False
+        self._directory = run / "hangs" / "meeting"
+        self._neighbors: list[RankRecord] = []
+        self._awaited = "The ranks have not met yet"
         # The last heartbeat of the next rank, and the monotonic time at which this rank read it.
         self._sign_of_life, self._heard = b"", time.monotonic()
         # The monotonic time of the unanswered call to the store, or None.
@@ -102,31 +113,32 @@ class Watchdog:
         self._alarm, self._reported, self._closed = threading.Event(), threading.Event(), threading.Event()
         # Ends the pause of the talker, after an alarm or when the watch closes.
         self._wake = threading.Event()
+        self._threads: list[threading.Thread] = []
+        if settings.action != "none":
+            self._begin(self._guard)
 
     def share(self, store: Store) -> None:
-        """Begin to watch, and exchange the process IDs with the other ranks. Every rank calls this once."""
+        """Begin to watch the others, and exchange the process IDs with them. Every rank calls this once."""
         if self._settings.action == "none":
             return
-        self._rank, self._ranks = dist.get_rank(), dist.get_world_size()
-        # torchrun can keep the store from one attempt to the next, so each attempt has keys of its own. A clone has its
-        # own connection: the loop can wait for the store, too.
+        self._ranks = dist.get_world_size()
+        # The name of the directory of an attempt. A clone has its own connection: the loop can wait for the store, too.
         if self._rank == 0:
-            store.set("trainway/watchdog", uuid.uuid4().hex[:8])
-        dist.barrier()
-        attempt = store.get("trainway/watchdog").decode()
-        self._store: Store = store.clone()  # type: ignore[attr-defined] # the method is not declared
-        self._prefix = f"trainway/watchdog/{attempt}"
-        self._directory = self._run / "hangs" / attempt
-        self._record = RankRecord(self._rank, socket.gethostname(), os.getpid(), os.getppid(), 0, self._work.name)
-        self._store.set(self._key(self._rank), self._record.encoded())
+            store.set(f"{_PREFIX}/name", uuid.uuid4().hex[:8])
+        attempt = store.get(f"{_PREFIX}/name").decode()
+        self._store = store.clone()  # type: ignore[attr-defined] # the method is not declared
+        self._store.set(_key(self._rank), self._record.encoded())
         dist.barrier()
         local_rank, local_ranks = (int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
         first = self._rank - local_rank
         faulthandler.register(signal.SIGUSR2, file=sys.__stderr__ or sys.stderr, all_threads=True)
         self._neighbors = [self._read(rank) for rank in range(first, first + local_ranks) if rank != self._rank]
-        for body in (self._guard, self._talk):
-            self._threads.append(threading.Thread(target=body, name=f"watchdog{body.__name__}", daemon=True))
-            self._threads[-1].start()
+        self._directory, self._is_shared = self._run / "hangs" / attempt, True
+        self._begin(self._talk)
+
+    def _begin(self, body: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=body, name=f"watchdog{body.__name__}", daemon=True))
+        self._threads[-1].start()
 
     def step(self) -> None:
         """Note that a step begins, and that the step before it is over."""
@@ -140,6 +152,14 @@ class Watchdog:
     def other(self, name: str, longer_by: float = 0.0) -> None:
         """Note that something other than a step begins. Its budget is `other_seconds` plus `longer_by`."""
         self._work = _Work(name, time.monotonic(), self._steps, longer_by)
+
+    def meeting(self) -> None:
+        """Note that this rank waits for the others of its attempt from now on. Its budget is `meeting_seconds`."""
+        self.other(_MEETING)
+
+    def awaits(self, what: str) -> None:
+        """Note for whom this rank waits in the meeting, which is told if they do not come."""
+        self._awaited = what[:1].upper() + what[1:]
 
     def close(self) -> None:
         """End the watch, and wait up to _SECONDS_TO_CLOSE for each of its threads.
@@ -157,6 +177,8 @@ class Watchdog:
         `silence` is the number of seconds since the last heartbeat of the next rank.
         """
         paces, work = list(self._paces), self._work
+        if work.name == _MEETING:
+            return self._settings.meeting_seconds
         if work.name != _STEP or len(paces) < _FIRST_STEPS:
             return self._settings.other_seconds + work.longer_by
         usual = statistics.median(paces)
@@ -185,9 +207,10 @@ class Watchdog:
         self._keep_stacks()
         is_store_silent = self._asked is not None and time.monotonic() - self._asked > _SECONDS_OF_SILENCE
         self._raise_alarm()
-        reported = not is_store_silent and self._reported.wait(_SECONDS_TO_REPORT)
+        reported = self._is_shared and not is_store_silent and self._reported.wait(_SECONDS_TO_REPORT)
         if not reported and self._is_first_to_report():
             unknown = "The store of the rendezvous does not answer, so the ranks that hang are unknown"
+            unknown = unknown if self._is_shared else self._awaited
             # A thread, because the state of the run is in a bucket, which may not answer either.
             threading.Thread(target=self._report, args=(Suspects([], unknown),), daemon=True).start()
         self._signal_neighbors(signal.SIGUSR2)
@@ -210,11 +233,16 @@ class Watchdog:
                 faulthandler.dump_traceback(file, all_threads=True)
 
     def _is_first_to_report(self) -> bool:
-        """Return whether no other rank that sees the directory of the run has reported."""
+        """Return whether no other rank of this attempt that sees the directory of the run has reported."""
+        report = self._directory / "report"
         try:
-            (self._directory / "report").touch(exist_ok=False)
+            report.touch(exist_ok=False)
         except FileExistsError:
-            return False
+            # Attempts whose ranks do not meet share one directory. They are further apart than their budget.
+            _, _, budget = self._late
+            if self._is_shared or time.time() - report.stat().st_mtime < budget:
+                return False
+            report.touch()
         except OSError:
             return True
         return True
@@ -231,11 +259,11 @@ class Watchdog:
                     self._answer()
                     return
                 beat += 1
-                self._store.set(self._key(self._rank), replace(self._record_now(), beat=beat).encoded())
-                sign = self._store.get(self._key((self._rank + 1) % self._ranks))
+                self._store.set(_key(self._rank), replace(self._record_now(), beat=beat).encoded())
+                sign = self._store.get(_key((self._rank + 1) % self._ranks))
                 if sign != self._sign_of_life:
                     self._sign_of_life, self._heard = sign, time.monotonic()
-                if self._store.check([f"{self._prefix}/alarm"]):
+                if self._store.check([f"{_PREFIX}/alarm"]):
                     self._raise_alarm()
                 self._asked = None
             except dist.DistError:
@@ -255,21 +283,21 @@ class Watchdog:
 
     def _answer(self) -> None:
         """Raise the alarm for all ranks, say where this one is, and report if no other rank does."""
-        self._store.set(f"{self._prefix}/alarm", str(self._rank))
-        self._store.set(self._key(self._rank), self._record_now(position_of(self._main_thread)).encoded())
-        reporter = self._store.compare_set(f"{self._prefix}/reporter", "", str(self._rank)).decode()
+        self._store.set(f"{_PREFIX}/alarm", str(self._rank))
+        self._store.set(_key(self._rank), self._record_now(position_of(self._main_thread)).encoded())
+        reporter = self._store.compare_set(f"{_PREFIX}/reporter", "", str(self._rank)).decode()
         if reporter == str(self._rank):
             self._report(suspects(self._answers()))
-            self._store.set(f"{self._prefix}/reported", "")
+            self._store.set(f"{_PREFIX}/reported", "")
         else:
-            self._store.wait([f"{self._prefix}/reported"])
+            self._store.wait([f"{_PREFIX}/reported"])
         self._reported.set()
 
     def _answers(self) -> list[RankRecord]:
         """Return the records of all ranks, as soon as all have answered."""
         end = time.monotonic() + min(_SECONDS_FOR_ANSWERS, self._seconds_between_beats() + _SECONDS_OF_AN_ANSWER)
         while True:
-            values = self._store.multi_get([self._key(rank) for rank in range(self._ranks)])
+            values = self._store.multi_get([_key(rank) for rank in range(self._ranks)])
             records = [RankRecord.decoded(value) for value in values]
             if all(each.position for each in records) or time.monotonic() > end:
                 return records
@@ -294,8 +322,9 @@ class Watchdog:
             file.write(json.dumps(event) + "\n")
         write_failure(f"hang: {said}", HUNG_STATUS)
 
-    def _key(self, rank: int) -> str:
-        return f"{self._prefix}/rank/{rank}"
-
     def _read(self, rank: int) -> RankRecord:
-        return RankRecord.decoded(self._store.get(self._key(rank)))
+        return RankRecord.decoded(self._store.get(_key(rank)))
+
+
+def _key(rank: int) -> str:
+    return f"{_PREFIX}/rank/{rank}"

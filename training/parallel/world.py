@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from training.config import Layout
 from training.errors import UserError
+from training.parallel.attempt import store_of_attempt
 from training.parallel.device import device_of_rank
 from training.parallel.expert import expert_mesh
 from training.parallel.mesh import context_group, make_mesh
@@ -68,15 +70,19 @@ def this_process(device: Literal["accelerator", "cpu"] = "accelerator") -> Proce
     return Process(rank, world_size, device_of_rank(device, local_rank))
 
 
-def meet() -> Store:
-    """Return the store of the rendezvous, which all ranks reach. It is in rank 0 or in a torchrun agent.
+def meet(awaits: Callable[[str], None] = lambda _: None) -> Store:
+    """Return the store that the ranks of this attempt share. It is in rank 0 or in a torchrun agent.
+
+    `awaits` is told for whom this rank waits, whenever that changes.
 
     torchrun chooses a free port and releases it, and rank 0 listens on it after its imports, which take seconds. A
     connection of another process can have the port meanwhile, often for a moment only.
 
     Raises:
         torch.distributed.DistNetworkError: the store is not reachable, or its port is in use for SECONDS_FOR_THE_PORT.
+        torch.distributed.DistStoreError: a rank has not come within the timeout of the store.
     """
+    awaits(_no_store())
     end = time.monotonic() + SECONDS_FOR_THE_PORT
     while True:
         try:
@@ -86,7 +92,22 @@ def meet() -> Store:
                 raise
             time.sleep(0.1)
         else:
-            return store
+            rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            own = store_of_attempt(store, rank, ranks, awaits)
+            awaits("all ranks have come, and do not connect with each other")
+            return own
+
+
+def _no_store() -> str:
+    """Return what a rank says that reaches no store."""
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    said = f"nothing answers at {where}, where the store of the rendezvous should be"
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # An agent keeps the first address for ever (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py,
+        # `_bootstrap_store_info`, of 2.13.0, read 2026-11-28).
+        said += ". torchrun keeps this address when another host takes rank 0, unless every host sets "
+        said += "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
+    return said
 
 
 def connect(process: Process, store: Store) -> None:
