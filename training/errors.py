@@ -52,3 +52,6 @@ class ReplicasDiffer(UserError):
 
 HUNG_STATUS = 76
 """Exit status of ranks that hang. It is EX_PROTOCOL: the ranks no longer communicate. A restart can help."""
+
+STATUSES_FOR_GOOD = frozenset({UserError.status, Diverged.status, StorageDenied.status})
+"""Exit statuses of ranks that a restart ends with as well: a mistake, diverged weights, and a missing permission."""

@@ -46,8 +46,25 @@ class Run:
 
     def workers(self) -> list[int]:
         """Process ids of the ranks. There are none while torchrun restarts them."""
-        listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True)
-        return [int(pid) for pid in listed.stdout.split()]
+        children = children_of(self.process.pid)
+        # The agent of `training.elastic` has a process of which the ranks are forks, and one that tracks resources.
+        helpers = [pid for pid in children if b"from multiprocessing." in command_of(pid)]
+        forks = [fork for pid in helpers for fork in children_of(pid)]
+        return [pid for pid in (*children, *forks) if pid not in helpers]
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the process ids of the children of a process."""
+    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+    return [int(child) for child in listed.stdout.split()]
+
+
+def command_of(pid: int) -> bytes:
+    """Return the words of a process, or nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 Launch = Callable[..., Run]
@@ -78,6 +95,7 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         rendezvous: tuple[str, ...] = ("--standalone",),
         module: str = "training.train",
         network: str | None = None,
+        elastic: bool = False,
         **environment: str,
     ) -> Run:
         config = job if isinstance(job, Path) else directory / f"{name}-{len(started)}.yaml"
@@ -92,11 +110,16 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         }
         variables |= environment
         process: subprocess.Popen[str] | Started
-        if server:
+        if elastic:
+            variables |= {"TRAINWAY_JOB": str(config), "PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
+            command = ["-m", "training.elastic"]
+        if server and elastic:
+            process = server.start_python([*command, *arguments], variables)
+        elif server:
             process = server.start([*command, *arguments], variables, network)
         else:
             process = subprocess.Popen(
-                [sys.executable, "-m", "torch.distributed.run", *command, *arguments],
+                [sys.executable, *(() if elastic else ("-m", "torch.distributed.run")), *command, *arguments],
                 env=variables,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -19,7 +19,8 @@ class LifeCycle(Section):
         3,
         ge=0,
         le=1000,
-        description="Number of times that torchrun restarts the processes of a node in place before the node fails.",
+        description="Number of restarts of the processes of a node, in place, before the node fails. A new checkpoint "
+        "allows all of them again. torchrun counts the restarts of a program of a section `run` without an end.",
     )
     keep_hours: int | None = Field(
         None,

@@ -29,6 +29,7 @@ from typing import Any
 
 from training.errors import LocationInUse, UserError
 from training.hosts import location_files
+from training.hosts.agent import agent
 
 FILE = ".lease"
 SECONDS_BETWEEN_BEATS = 10.0
@@ -64,8 +65,8 @@ def this_agent() -> str:
     """Return a unique name of the torchrun agent that started this process, or "" if torchrun did not start it."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return ""
-    agent = f"{_this_machine()}/{os.getppid()}/{_started(os.getppid())}"
-    return hashlib.sha256(agent.encode()).hexdigest()[:12]
+    name = f"{_this_machine()}/{agent()}/{_started(agent())}"
+    return hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
 def this_process(run: str, agents: tuple[str, ...] = ()) -> LeaseHolder:

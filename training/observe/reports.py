@@ -13,6 +13,7 @@ from torch import Tensor
 from training.checkpoint import FailedSave, Saved
 from training.config import Job
 from training.config.checkpoint_interval import ChosenInterval
+from training.hosts.agent import note_progress
 from training.observe.exporter import Exporter
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
@@ -159,6 +160,7 @@ class Reports:
     def checkpoints(self, complete: list[Saved]) -> None:
         """Report complete checkpoints. Those that are only in memory are events with another name."""
         for saved in complete:
+            note_progress(saved.step)
             if self._exporter:
                 self._exporter.checkpoint(saved)
             if self._metrics:

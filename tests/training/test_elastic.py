@@ -1,0 +1,93 @@
+"""The agent of the training job starts the ranks again at once, for as long as they make progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.moments import wait_for_event
+from tests.faults.test_processes import lives
+from tests.training.conftest import STEPS, Launch, Run, children_of, launching
+
+# The ranks are forks of the agent of the tests, which has imported everything, or of its own warm process.
+FORKS = {"PET_START_METHOD": "fork"}
+
+
+@pytest.fixture(params=[FORKS, pytest.param({}, marks=pytest.mark.exhaustive)], ids=["fork", "warm"])
+def elastic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launch]:
+    """Starts a job under the agent. In `make test-all` also as every target starts it."""
+    server = request.getfixturevalue("torchrun") if request.param else None
+    with launching(tmp_path, server) as start:
+
+        def begin(job: dict[str, Any], processes: int, *arguments: str, **environment: str) -> Run:
+            told = {"PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1", **request.param, **environment}
+            return start(job, processes, *arguments, elastic=True, **told)
+
+        yield begin
+
+
+def test_each_new_checkpoint_allows_another_restart(elastic: Launch, job: dict[str, Any], untouched: str) -> None:
+    run = elastic(job, 2)
+    for number, step in enumerate((4, 8, 12)):
+        wait_for_event(run, "checkpoint", step)
+        os.kill(run.workers()[number % 2], signal.SIGKILL)
+    output = run.finish()
+    assert len(run.events("start")) == 4, output
+    (end,) = run.events("end")
+    assert (end["step"], end["loss_hex"]) == (STEPS, untouched)
+
+
+def test_restarts_without_a_new_checkpoint_end_the_job_with_a_sentence(elastic: Launch, job: dict[str, Any]) -> None:
+    document = job | {"checkpoint": job["checkpoint"] | {"every": 1000}, "steps": 100_000}
+    run = elastic(document, 2)
+    for starts in (1, 2):
+        wait_for_event(run, "start", 0, starts)
+        os.kill(run.workers()[1], signal.SIGKILL)
+    output, _ = run.process.communicate(timeout=300)
+    assert run.process.returncode == 1
+    assert "are not started again: they failed 2 times without a checkpoint, and may be restarted 1 time" in output
+
+
+def test_a_mistake_ends_the_job_at_once_with_its_own_status(elastic: Launch, job: dict[str, Any]) -> None:
+    run = elastic(job | {"batch": {"global": 7, "micro": 2}}, 2)
+    output, _ = run.process.communicate(timeout=300)
+    assert run.process.returncode == 2, output
+    assert output.count("a global batch of 7 samples") == 1, output
+    assert "the ranks are not started again: rank 0 of this node ended with status 2, for good" in output
+
+
+def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None:
+    run = elastic(job | {"steps": 100_000}, 2)
+    wait_for_event(run, "step", 3)
+    # Slurm signals every process of a job.
+    for pid in (*run.workers(), *children_of(run.process.pid), run.process.pid):
+        os.kill(pid, signal.SIGTERM)
+    output, _ = run.process.communicate(timeout=300)
+    (end,) = run.events("end")
+    assert run.events("checkpoint")[-1]["step"] == end["step"] < 100_000, output
+
+
+@pytest.mark.exhaustive
+def test_ranks_end_with_their_agent(elastic: Launch, job: dict[str, Any]) -> None:
+    run = elastic(job | {"steps": 100_000}, 2)
+    wait_for_event(run, "step", 3)
+    ranks = run.workers()
+    assert len(ranks) == 2
+    run.process.kill()
+    run.process.communicate(timeout=300)
+    assert not any(lives(rank) for rank in ranks)
+
+
+@pytest.mark.exhaustive
+def test_a_run_goes_on_when_the_warm_process_is_killed(elastic: Launch, job: dict[str, Any], untouched: str) -> None:
+    run = elastic(job, 2)
+    wait_for_event(run, "checkpoint", 4)
+    for pid in children_of(run.process.pid):
+        os.kill(pid, signal.SIGKILL)
+    output = run.finish()
+    assert run.events("end")[-1]["loss_hex"] == untouched, output

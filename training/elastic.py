@@ -1,0 +1,141 @@
+"""Start the ranks of a job on this node, and start them again when one fails:
+
+    python -m training.elastic [--until-step N] [--profile]
+
+This is `torchrun -m training.train` with a faster restart. Its options are those of torchrun, as the environment
+variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, and so on. It differs from torchrun in this:
+
+- The ranks are forks of one process that has imported PyTorch and the job (`warm.py`). An import takes most of the time
+  of a restart. PET_START_METHOD=spawn starts ranks that import everything themselves.
+- When a rank fails, the others of its node have SECONDS_AFTER_A_FAILURE to end. They cannot save without it. torchrun
+  waits 30 seconds for a rank that is stopped.
+- The restarts refill: PET_MAX_RESTARTS is the number of restarts in a row without a new checkpoint.
+- A status that a restart cannot change ends the job at once, and is the status of this process. torchrun ends with 1.
+- Each attempt has a store of its own (see `parallel/attempt.py`).
+"""
+
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import signal
+import sys
+import tempfile
+import traceback
+import uuid
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.launcher import api
+
+from training.errors import STATUSES_FOR_GOOD
+from training.hosts.agent import AGENT, PROGRESS, progress
+
+SECONDS_AFTER_A_FAILURE = 3
+# torchrun counts attempts by what is left of this number, in the names of logs, too. So it never begins again at one.
+_MOST_ATTEMPTS = 1_000_000
+
+
+class Agent(LocalElasticAgent):
+    """torchrun's agent, with restarts that refill and ends that do not wait."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._budget = int(os.environ.get("PET_MAX_RESTARTS", "0"))
+        self._failures, self._furthest = 0, progress()
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        started: dict[int, Any] = super()._start_workers(worker_group)
+        # Whoever finds a failed rank waits 30 seconds for the others, and no option changes that
+        # (torch/multiprocessing/spawn.py of 2.13.0, `join`).
+        ranks = self._pcontext._pc  # type: ignore[union-attr]
+        wait = ranks._join_procs_with_timeout
+        ranks._join_procs_with_timeout = lambda seconds: wait(min(seconds, SECONDS_AFTER_A_FAILURE))
+        return started
+
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        # A node that joins or leaves stops ranks that work, and they save.
+        failed = worker_group.state in (WorkerState.UNHEALTHY, WorkerState.FAILED)
+        self._shutdown(timeout=SECONDS_AFTER_A_FAILURE if failed else self._shutdown_timeout)
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result: RunResult = super()._monitor_workers(worker_group)
+        if result.state in (WorkerState.UNHEALTHY, WorkerState.FAILED):
+            reached = progress()
+            self._failures = 1 if reached > self._furthest else self._failures + 1
+            self._furthest = max(reached, self._furthest)
+            if why := self._end(result):
+                print(f"the ranks are not started again: {why}", file=sys.stderr, flush=True)
+                self._remaining_restarts = 0
+        return result
+
+    def _end(self, result: RunResult) -> str | None:
+        """Return why a failure ends the job, or None if the ranks start again."""
+        for failure in result.failures.values():
+            if failure.exitcode in STATUSES_FOR_GOOD:
+                return f"rank {failure.local_rank} of this node ended with status {failure.exitcode}, for good"
+        if self._failures > self._budget:
+            times = "time" if self._budget == 1 else "times"
+            since = f"since the checkpoint of step {self._furthest}" if self._furthest else "without a checkpoint"
+            return (
+                f"they failed {self._failures} times {since}, and may be restarted {self._budget} {times} without one"
+            )
+        return None
+
+
+@record
+def main() -> None:
+    """Start the ranks, and wait until the job has ended."""
+    # Without it, the store of an attempt outlives its ranks, and hosts do not learn of a new store.
+    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    os.environ[AGENT] = str(os.getpid())
+    options = torchrun.parse_args(  # type: ignore[no-untyped-call] # it has no annotations
+        ["-m", "training.train", *sys.argv[1:]]
+    )
+    if options.standalone:
+        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", str(uuid.uuid4())
+    config, _, _ = torchrun.config_from_args(options)
+    config.start_method = os.environ.get("PET_START_METHOD", "forkserver")
+    config.max_restarts = _MOST_ATTEMPTS
+    # The function that makes the agent names its class (torch/distributed/launcher/api.py of 2.11 to 2.13).
+    vars(api)["LocalElasticAgent"] = Agent
+    with tempfile.TemporaryDirectory(prefix="trainway-progress-") as directory:
+        os.environ[PROGRESS] = str(Path(directory) / "step")
+        if config.start_method == "forkserver":
+            # The ranks have the environment that this process has now. A node that waits for others imports meanwhile.
+            multiprocessing.set_forkserver_preload(["training.warm"])
+            multiprocessing.forkserver.ensure_running()
+        try:
+            api.elastic_launch(config, run_rank)(*sys.argv[1:])
+        except ChildFailedError as error:
+            _, failure = error.get_first_failure()
+            traceback.print_exception(error)
+            sys.exit(failure.exitcode if failure.exitcode in STATUSES_FOR_GOOD else 1)
+
+
+def run_rank(*arguments: str) -> None:
+    """Run `training.train` in the process of a rank, as `python -u -m training.train ARGUMENT…` does."""
+    from training.train import main as train
+    from training.warm import SIGNALS
+
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    sys.argv = ["training.train", *arguments]
+    try:
+        train()
+    except KeyboardInterrupt:
+        # The agent would take a rank without a status for one that still runs.
+        sys.exit(128 + signal.SIGINT)
+    except Exception:
+        # torchrun keeps the traceback in a file of its own.
+        traceback.print_exc()
+        raise
+
+
+if __name__ == "__main__":
+    main()

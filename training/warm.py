@@ -1,0 +1,22 @@
+"""Import what a rank imports, in the process from which the ranks are forked: see `elastic.py`.
+
+The process makes no use of a device. A fork of a process that has started CUDA cannot use it.
+"""
+
+import importlib
+import os
+import signal
+
+# Slurm sends the signals of a job to every process. This one must outlive them, because the ranks save meanwhile. It
+# ends with the agent. A rank sets its own handlers.
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+for number in SIGNALS:
+    signal.signal(number, signal.SIG_IGN)
+
+# Without this, a module that asks for the number of devices while it is imported starts CUDA.
+# https://docs.pytorch.org/docs/stable/cuda_environment_variables.html (read 2026-11-30)
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+
+# The optimizers import torch._dynamo when the first of them is made, and it takes as long as PyTorch itself.
+for module in ("torch._dynamo", "torch.distributed.pipelining", "torch.nn.attention.bias", "training.train"):
+    importlib.import_module(module)
