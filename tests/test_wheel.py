@@ -110,11 +110,11 @@ def test_it_renders_a_job_for_every_target(
     targets = {"kubernetes": "eks", "slurm": "slurm", "sagemaker": "eks"}
     for target, name in targets.items():
         options = [f"--target={target}", f"--platform={name}.yaml", "--group=train", "--dry-run"]
-        assert "training.train" in succeeded(wheel.trainway("launch", str(kept), *options, **emulator.environment()))
+        assert "training.elastic" in succeeded(wheel.trainway("launch", str(kept), *options, **emulator.environment()))
     here = write_job(wheel.work, data={"train": "s3://corpus/small"}, checkpoint={"location": "s3://corpus/ckpt"})
     said = succeeded(wheel.trainway("launch", str(here), "--dry-run"))
     assert f"PYTHONPATH={wheel.site}/trainway/_checkout" in said
-    assert said.strip().endswith("torchrun -m training.train")
+    assert said.strip().endswith("python3 -m training.elastic")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ EKS = platform_of(
 SLURM = platform_of(
     name="slurm", orchestrator="hyperpod-slurm", node_groups=_GROUPS, teams=[_TEAM | {"users": ["ada"]}]
 )
-COMMAND = "torchrun -m training.train"
+COMMAND = "python3 -m training.elastic"
 Trainway = Callable[..., Completed]
 
 

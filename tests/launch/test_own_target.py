@@ -73,7 +73,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
 @pytest.mark.exhaustive
 def test_the_page_brings_a_run_from_its_launch_to_its_explanation(person: Person) -> None:
     launched = person.follow(LAUNCH)
-    assert "nice --adjustment=5 env " in launched and "torchrun -m training.train" in launched
+    assert "nice --adjustment=5 env " in launched and "python3 -m training.elastic" in launched
     assert (person.directory / "runs/first/launch.json").exists()
     record = json.loads((person.directory / "runs/first/launch.json").read_text())
     assert record["options"]["target"] == {"niceness": 5}
@@ -108,7 +108,7 @@ def test_a_target_that_cannot_be_imported_keeps_no_other_from_launching(person: 
     search = f"PYTHONPATH=$PYTHONPATH:{tmp_path}"
     said = person.follow(f"{search} trainway launch job.yaml --target background --dry-run")
     assert "warning: a run on broken cannot be launched" in said and "absent_module" in said
-    assert "torchrun -m training.train" in said
+    assert "python3 -m training.elastic" in said
 
 
 def test_no_target_is_imported_by_a_command_that_needs_none() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.launch.conftest import BUCKET, load_job, write_job
+from training import errors
 from training.config import Job
 from trainway.launch.local import render_local
 from trainway.launch.program.locations import local_roots, needs_hand_off
+from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.runs.run_directory import make_run_directory
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import Checkpoints, HandOff
@@ -20,7 +22,7 @@ from trainway.spec.problems import SpecError
 
 def test_the_command_says_nothing_of_this_machine(tmp_path: Path, hand_off: HandOff) -> None:
     launch = render_local(load_job(tmp_path), tmp_path / "run", processes=2, hand_off=hand_off)
-    assert launch.command == ("torchrun", "-m", "training.train")
+    assert launch.command == ("python3", "-m", "training.elastic")
     assert launch.environment["PET_NPROC_PER_NODE"] == "2"
     assert launch.environment["TRAINWAY_JOB"] == f"{tmp_path}/run/job.yaml"
 
@@ -97,3 +99,7 @@ def test_a_directory_with_other_things_in_it_is_not_taken_for_a_run(tmp_path: Pa
     with pytest.raises(UsageError, match="not a run"):
         make_run_directory(job_file.read_text(), run)
     assert [path.name for path in run.iterdir()] == ["cat.jpg"]
+
+
+def test_what_ends_the_ranks_for_good_ends_the_run() -> None:
+    assert set(STATUSES_FOR_GOOD) == errors.STATUSES_FOR_GOOD

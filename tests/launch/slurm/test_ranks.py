@@ -67,8 +67,11 @@ def cluster() -> Iterator[Machines]:
         programs.mkdir(parents=True)
         (programs / "activate").write_text(f'PATH="{programs}:$PATH"\n')
         (programs / "torchrun").write_text(TORCHRUN.format(python=sys.executable))
-        (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        for name in ("python", "torchrun"):
+        # What starts the ranks of the training job is a module.
+        elastic = f'[ "$2" = training.elastic ] && exec "{programs}/torchrun" "$@"'
+        for name in ("python", "python3"):
+            (programs / name).write_text(f'#!/bin/sh\n{elastic}\nexec {sys.executable} "$@"\n')
+        for name in ("python", "python3", "torchrun"):
             (programs / name).chmod(0o755)
         yield running
 

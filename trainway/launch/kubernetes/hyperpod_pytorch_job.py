@@ -7,7 +7,6 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-usage.htm
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
@@ -17,6 +16,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import ELASTIC, is_torchrun
 from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
@@ -84,8 +84,11 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
     The agent kills processes without a signal before, unless it is told how long they may take to end.
     """
     program = request.program
-    torchrun, *words = program.command
-    assert PurePath(torchrun).name == "torchrun"
+    assert is_torchrun(program.command)
+    words = program.command[1:]
+    if program.started_by is None:
+        # The agent starts the ranks itself, and restarts them by its own rules.
+        words = ("-m", "training.train", *program.command[len(ELASTIC) :])
     seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
     agent = ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={seconds}", *words)
     return copying_program(replace(request, program=replace(program, command=agent)))

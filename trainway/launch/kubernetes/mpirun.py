@@ -18,6 +18,7 @@ from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
 from trainway.launch.program.program import INSTALLER, LOCK, STARTER, SYNCED_CODE, Program
 from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import is_torchrun
 from trainway.manifests.pod import USER
 from trainway.spec.errors import usage_error
 
@@ -102,7 +103,7 @@ def processes_per_node(request: Request) -> int | None:
     program, name = request.program, PurePath(request.program.command[0]).name
     if program.is_script or name in ("mpirun", "mpiexec", "horovodrun"):
         return None
-    return 1 if name == "torchrun" else request.allocation.ranks
+    return 1 if is_torchrun(program.command) else request.allocation.ranks
 
 
 def mpirun_environment(variables: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
@@ -11,6 +10,7 @@ from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import check_lost_nodes
 from trainway.launch.program.request import Request
+from trainway.launch.program.training_command import is_torchrun
 from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
@@ -189,7 +189,7 @@ def _check_starter(request: Request, options: KubernetesOptions) -> None:
 def _check_agent(request: Request, options: KubernetesOptions) -> None:
     """Refuse a section `run` that HyperPod's agent, which takes the place of torchrun, cannot start or watch."""
     program = request.program
-    if program.is_script or PurePath(program.command[0]).name != "torchrun":
+    if program.is_script or not is_torchrun(program.command):
         why = "hyperpodrun starts the ranks of a HyperPodPyTorchJob in place of torchrun"
         raise _cannot(request, why, "begin `run.command` with torchrun, or use --kind JobSet")
     if options.slow_step_seconds or options.loss_above or options.hang_seconds != HANG_SECONDS:

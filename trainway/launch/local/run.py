@@ -23,7 +23,7 @@ from trainway.launch.program.allocation import check_team
 from trainway.launch.program.environment import job_environment, platform_environment
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.program import LOCK, STARTER, Program
-from trainway.launch.program.training_command import logging_to, one_node
+from trainway.launch.program.training_command import is_torchrun, logging_to, one_node
 from trainway.launch.runs.logs import failure, last_words
 from trainway.launch.runs.run_directory import read_launch, recorded_launch
 from trainway.parts.checkout import child_environment
@@ -105,7 +105,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
     every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
-    is_torchrun = launch.command[0] == "torchrun"
+    marks_lines = is_torchrun(launch.command)
     with (
         recorded_launch(run, handle_of(run), launch.command, launch.environment, options) as record,
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
@@ -135,7 +135,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
                     reader.submit(_pass_on, process.stdout, lambda _: sys.stdout)
                 assert process.stderr is not None  # it was asked for
                 # How torchrun marks what it passes on. A starter keeps its program's lines itself.
-                is_shown = re.compile(r"\[default" if is_torchrun else "")
+                is_shown = re.compile(r"\[default" if marks_lines else "")
                 _pass_on(process.stderr, lambda line: (output or sys.stderr) if is_shown.match(line) else log)
             record["exit_status"] = process.wait()
             if reason := failure(run):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.location import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
+from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.program.trackers import ProgramTrackers
 from trainway.parts.extras import Extra
 
@@ -247,7 +248,7 @@ class Program:
     @property
     def fatal_statuses(self) -> tuple[int, ...]:
         """Exit statuses of a node after which to start the run again cannot help."""
-        return () if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
+        return STATUSES_FOR_GOOD if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
 
     @property
     def files(self) -> Mapping[str, str]:

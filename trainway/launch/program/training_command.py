@@ -3,14 +3,17 @@
 A target differs from another in where the job file is, in how many processes there are and in how they find each
 other. None of that is part of the command. The job looks for its file where TRAINWAY_JOB says, and torchrun reads each
 of its options from the environment as well, `--nnodes` from PET_NNODES (torch/distributed/argparse_util.py of PyTorch
-2.11 to 2.13). So a job that runs on a laptop is started on a thousand nodes by the very same words.
+2.11 to 2.13). So does `training.elastic`, which is torchrun for the training job. So a job that runs on a laptop is
+started on a thousand nodes by the very same words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+ELASTIC = ("python3", "-m", "training.elastic")
+"""The words that start the ranks of the training job on a node: see training/elastic.py."""
 RENDEZVOUS_PORT = 29500
 """torchrun's own default (torch/distributed/run.py)."""
 # A shorter time would remove nodes that are only busy, or that a network fault cuts off for a moment.
@@ -20,7 +23,12 @@ _SECONDS_UNTIL_LOST = 8
 def training_command(until_step: int | None = None) -> tuple[str, ...]:
     """Return the command that starts the processes of a node."""
     until = () if until_step is None else (f"--until-step={until_step}",)
-    return ("torchrun", "-m", "training.train", *until)
+    return (*ELASTIC, *until)
+
+
+def is_torchrun(command: Sequence[str]) -> bool:
+    """Return whether the command of a node is torchrun, or what stands in its place for the training job."""
+    return PurePath(command[0]).name == "torchrun" or tuple(command[: len(ELASTIC)]) == ELASTIC
 
 
 def one_node(processes: int, *, max_restarts: int) -> dict[str, str]:
