@@ -2,11 +2,15 @@
 
     python -m training.prepare --corpus python-stdlib --vocabulary 4096 --out fsx:/corpus/python-stdlib
     python -m training.prepare --text /fsx/raw/web --tokenizer llama-3/tokenizer.json --out s3:/corpus/web
+    python -m training.prepare --add-checksums --out fsx:/corpus/web
 
 The same text and options give the same files, byte for byte, for every number of ranks. A text is identified by the
 names and lengths of its files. Each rank of a job (RANK and WORLD_SIZE, as torchrun sets them) makes shards of its own.
 It waits only for rank 0's tokenizer. The last rank to finish writes the index. A restart after an interruption verifies
 the finished shards and continues from there. A restart on finished data only verifies it.
+
+Each shard has a file of checksums beside it, by which a job verifies what it reads. `--add-checksums` writes these
+files for data that has none.
 """
 
 import argparse
@@ -25,6 +29,7 @@ from tokenizers import Tokenizer
 
 from training.config import LOCATION_FORMS
 from training.data import corpus, shards
+from training.data.checksum_writer import add_checksums, write_checksums
 from training.data.corpus import Corpus, Piece
 from training.data.foreign import TokenArray, foreign_tokens, read_tokens
 from training.data.shards import File, Index, Shard
@@ -60,6 +65,7 @@ def main() -> None:
     text.add_argument("--corpus", choices=["python-stdlib"], help="text that is on this machine already")
     text.add_argument("--text", type=Path, metavar="DIR", help="directory of JSONL, Parquet, or text files")
     text.add_argument("--tokens", type=Path, metavar="PATH", help="MDS directory, or Megatron-LM files without suffix")
+    text.add_argument("--add-checksums", action="store_true", help="add block checksums to the data at --out")
     parser.add_argument("--out", required=True, metavar="LOCATION", help=f"where the data goes: {LOCATION_FORMS}")
     tokenizer = parser.add_mutually_exclusive_group()
     tokenizer.add_argument("--vocabulary", type=int, default=32768, help="tokens to learn (default: %(default)s)")
@@ -72,6 +78,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     try:
+        if arguments.add_checksums:
+            _add_checksums(resolve(arguments.out))
+            return
         if arguments.tokens:
             if not arguments.tokenizer:
                 raise UserError("--tokens needs --tokenizer: the tokenizer.json that made them")
@@ -93,6 +102,16 @@ def main() -> None:
     except UserError as error:
         print(f"prepare: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _add_checksums(location: str) -> None:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(
+            f"--add-checksums: {os.environ['WORLD_SIZE']} ranks would write the same index (WORLD_SIZE in the "
+            "environment). Run the command in one process, without torchrun"
+        )
+    index = add_checksums(location)
+    print(f"{location}: the {len(index.shards)} shards have checksums of their blocks", file=sys.stderr)
 
 
 def prepare(
@@ -140,7 +159,7 @@ def prepare(
     done = made = 0
     for part in own:
         was_made = _made(location, part, recipe, finished)
-        if was_made is None or (was_made.shard and not _is_there(location, was_made.shard)):
+        if was_made is None or (was_made.shard and not _is_whole(location, was_made.shard)):
             documents = _documents(source, parts[part], model, started, progress, done)
             was_made = _Made(recipe=recipe, shard=_write_shard(location, part, started, documents))
             location_files.write(
@@ -256,6 +275,7 @@ def _write_shard(location: str, part: int, index: Index, documents: Iterable[Tok
         sha256=hashlib.sha256(content).hexdigest(),
         tokens=len(content) // dtype.itemsize,
         documents=len(arrays),
+        checksums=write_checksums(location, name, content),
     )
 
 
@@ -305,6 +325,10 @@ def _index(location: str, name: str) -> Index | None:
         return Index.model_validate_json(content) if content else None
     except ValidationError as error:
         raise UserError(f"{location}/{name} is not an index of token shards. Choose another --out") from error
+
+
+def _is_whole(location: str, shard: Shard) -> bool:
+    return _is_there(location, shard) and (shard.checksums is None or _is_there(location, shard.checksums))
 
 
 def _is_there(location: str, file: File) -> bool:

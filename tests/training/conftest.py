@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import yaml
 from tests.moto_server import moto_server, reset
 from tests.training.torchrun_server import Started, TorchrunServer, torchrun_server
 from training.data.corpus import python_standard_library
+from training.data.shards import INDEX
 
 STEPS = 16
 # Half of the layers of the preset, and little to compute in each.
@@ -192,6 +194,24 @@ def corpus_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("corpus")
     prepare(python_standard_library(limit_bytes=300_000), str(directory), vocabulary=384, shard_bytes=75_000)
     return directory
+
+
+@pytest.fixture
+def own_corpus(corpus_directory: Path, tmp_path: Path) -> Path:
+    """A copy of the corpus that a test can damage."""
+    return Path(shutil.copytree(corpus_directory, tmp_path / "corpus"))
+
+
+@pytest.fixture
+def old_corpus(own_corpus: Path) -> Path:
+    """The corpus as it was prepared before shards had checksums of their blocks."""
+    index = json.loads((own_corpus / INDEX).read_text())
+    for shard in index["shards"]:
+        del shard["checksums"]
+    (own_corpus / INDEX).write_text(json.dumps(index))
+    for path in own_corpus.glob("*.crc32"):
+        path.unlink()
+    return own_corpus
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,9 @@ from torch import Tensor
 from training.data.blend import Blend
 from training.data.buffers import Buffers
 from training.data.cache import Cache
+from training.data.mapped_shard import MappedShard
 from training.data.permutation import Permutation
-from training.data.shards import Index, Shard, check_shards, map_shard
+from training.data.shards import Index, Shard, check_shards
 from training.errors import UserError
 from training.hosts import location_files
 
@@ -91,6 +92,8 @@ class Samples:
     therefore holds two windows at most: the one that is read, and the next one, which is fetched meanwhile. Two
     threads must not read at once.
 
+    What is read of a shard is verified, see `MappedShard`.
+
     Raises:
         UserError: a shard is missing, all are too short, or the cache cannot hold two windows.
     """
@@ -120,7 +123,7 @@ class Samples:
                 )
         self._windows: dict[int, list[_Window]] = {}
         self._wanted: tuple[int, int] | None = None
-        self._opened: dict[int, Future[Tokens]] = {}
+        self._opened: dict[int, Future[MappedShard]] = {}
         self._threads = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="shards")
 
     def locate(self, counters: NDArray[np.int64]) -> SampleAddresses:
@@ -151,10 +154,10 @@ class Samples:
         for of_shard in np.split(order, np.flatnonzero(changes) + 1):
             epoch, window, shard = addresses[of_shard[0], :3].tolist()
             self._want(epoch, window)
-            tokens = self._opened[shard].result()
+            mapped = self._opened[shard].result()
             for first in range(0, len(of_shard), at_once):
                 some = of_shard[first : first + at_once]
-                into[rows[some]] = tokens[addresses[some, 3]]
+                into[rows[some]] = mapped.read(addresses[some, 3])
 
     def close(self) -> None:
         """Stop fetching shards."""
@@ -185,15 +188,11 @@ class Samples:
         for number in self._opened.keys() - set(wanted):
             self._opened.pop(number).cancel()
 
-    def _open(self, shard: Shard) -> Tokens:
-        """Return the samples of a shard: [samples, sequence_length + 1]. Consecutive samples share one token."""
-        source = location_files.join(self._location, shard.name)
-        if self._cache:
-            with self._cache.holding(source, shard) as path:
-                tokens = map_shard(path, self._index)
-        else:
-            tokens = map_shard(source, self._index)
-        return np.lib.stride_tricks.sliding_window_view(tokens, self._length + 1)[:: self._length]
+    def _open(self, shard: Shard) -> MappedShard:
+        if not self._cache:
+            return MappedShard(self._location, shard, self._index, self._length)
+        with self._cache.holding(location_files.join(self._location, shard.name), shard) as path:
+            return MappedShard(self._location, shard, self._index, self._length, cached=path)
 
 
 class Blended:

@@ -18,6 +18,12 @@ from training.hosts import location_files
 
 INDEX = "index.json"
 
+PREPARE_AGAIN = (
+    "Copy the file again from where it is sound, or repeat the `python -m training.prepare` command that made it. It "
+    "writes only what is missing or damaged"
+)
+"""Remedy for a shard that is missing or damaged."""
+
 
 class File(BaseModel):
     """A file beside the index, with the length and the digest that identify it."""
@@ -29,11 +35,18 @@ class File(BaseModel):
     sha256: str
 
 
+class BlockChecksums(File):
+    """The file with the checksums of a shard's blocks."""
+
+    block_bytes: int = Field(ge=1)
+
+
 class Shard(File):
     """One file of tokens. It holds whole documents."""
 
     tokens: int = Field(ge=1)
     documents: int = Field(ge=1)
+    checksums: BlockChecksums | None = Field(None, description="None for data that was prepared without them.")
 
 
 class Index(BaseModel):
@@ -87,21 +100,50 @@ def write_index(location: str, index: Index) -> None:
 
 
 def check_shards(location: str, index: Index) -> None:
-    """Check that every shard of the index exists at the resolved location and has the expected length.
+    """Check that every file of the index exists at the resolved location and has the expected length.
 
     Raises:
-        UserError: a shard is missing or has another length.
+        UserError: a shard, or the file of its checksums, is missing or has another length.
     """
     found = location_files.list_sizes(location)
     for shard in index.shards:
-        size = found.get(shard.name)
-        if size != shard.bytes:
-            raise UserError(
-                f"{location_files.join(location, shard.name)}: the index says {shard.bytes} bytes, found "
-                f"{'no file' if size is None else f'{size} bytes'}. Prepare the data again"
-            )
+        _check_size(location_files.join(location, shard.name), shard, found.get(shard.name), PREPARE_AGAIN)
+        if shard.checksums:
+            path = location_files.join(location, shard.checksums.name)
+            _check_size(path, shard.checksums, found.get(shard.checksums.name), _add_again(location))
 
 
-def map_shard(path: Path | str, index: Index) -> NDArray[np.uint16 | np.uint32]:
-    """Return the tokens of a shard's file, memory-mapped."""
+def read_checksums(location: str, checksums: BlockChecksums) -> bytes:
+    """Return the content of a file of checksums at a resolved location.
+
+    Raises:
+        UserError: the file is missing, or does not match the index.
+    """
+    path = location_files.join(location, checksums.name)
+    content = location_files.read(path)
+    _check_size(path, checksums, None if content is None else len(content), _add_again(location))
+    if content is None or hashlib.sha256(content).hexdigest() != checksums.sha256:
+        raise UserError(f"{path}: its content does not match the index. {_add_again(location)}")
+    return content
+
+
+def map_shard(path: Path | str, shard: Shard, index: Index) -> NDArray[np.uint16 | np.uint32]:
+    """Return the tokens of a shard's file, memory-mapped.
+
+    Raises:
+        UserError: the file is missing or has another length than the index says.
+    """
+    file = Path(path)
+    # Linux ends a process by SIGBUS that reads a mapping behind the end of its file.
+    _check_size(str(path), shard, file.stat().st_size if file.is_file() else None, PREPARE_AGAIN)
     return np.memmap(path, dtype=np.dtype(index.dtype).newbyteorder("<"), mode="r")
+
+
+def _check_size(path: str, file: File, size: int | None, remedy: str) -> None:
+    if size != file.bytes:
+        found = "no file" if size is None else f"{size} bytes"
+        raise UserError(f"{path}: the index says {file.bytes} bytes, found {found}. {remedy}")
+
+
+def _add_again(location: str) -> str:
+    return f"Copy the file again, or write it with `python -m training.prepare --add-checksums --out {location}`"
