@@ -69,6 +69,19 @@ def test_an_interrupted_preparation_goes_on_and_ends_the_same(text: Path, tmp_pa
     assert kept.stat().st_mtime_ns == written, "a finished shard is verified, not written again"
 
 
+@pytest.mark.parametrize("suffix", ["bin", "crc32"])
+def test_a_damaged_file_of_finished_data_is_written_again(text: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / "out"
+    prepare(text_directory(text, None), str(out), vocabulary=300, shard_bytes=6000)
+    sound = files(out)
+    damaged = sorted(out.glob(f"*.{suffix}"))[1]
+    damaged.write_bytes(bytes([damaged.read_bytes()[0] ^ 1]) + damaged.read_bytes()[1:])
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("train-*") if path.stem != damaged.stem}
+    prepare(text_directory(text, None), str(out), vocabulary=300, shard_bytes=6000)
+    assert files(out) == sound
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
 def test_finished_data_of_other_options_is_not_overwritten(text: Path, tmp_path: Path) -> None:
     prepare(text_directory(text, None), str(tmp_path / "out"), vocabulary=300, shard_bytes=6000)
     with pytest.raises(UserError, match="made from other text or with other options"):

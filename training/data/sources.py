@@ -1,6 +1,7 @@
 """Open the data of a job file: the training samples, the held-out samples, and the identity of both."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ def open_sources(job: Job) -> Sources:
     """
     locations = {location: resolve(location) for location in job.data.shares}
     indexes = {location: read_index(resolved) for location, resolved in locations.items()}
+    for location, other in indexes.items():
+        _warn_of_missing_checksums(location, locations[location], other)
     index = indexes[job.data.train]
     for location, other in indexes.items():
         if other.tokenizer.sha256 != index.tokenizer.sha256:
@@ -58,6 +61,18 @@ def open_sources(job: Job) -> Sources:
             "shuffle_shards": job.data.shuffle_shards,
         },
     )
+
+
+def _warn_of_missing_checksums(location: str, resolved: str, index: Index) -> None:
+    missing = sum(shard.checksums is None for shard in index.shards)
+    if missing and os.environ.get("RANK", "0") == "0":
+        print(
+            f"warning: {location}: {missing} of {len(index.shards)} shards have no checksums of their blocks, so the "
+            "run does not notice a damaged token that is in the vocabulary. Add the checksums with "
+            f"`python -m training.prepare --add-checksums --out {resolved}`",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _split(index: Index, job: Job) -> tuple[Index, Index | None]:
