@@ -148,6 +148,12 @@ FAULTS = (
         "training/test_resume.py::test_what_one_rank_cannot_read_all_ranks_skip",
     ),
     Fault(
+        "A bit of a data shard flips",
+        "the run ends before the step that needs it, and names the shard; it resumes when the shard is repaired",
+        SAME,
+        "training/test_damaged_data.py::test_a_run_ends_before_a_damaged_token_is_trained_on_and_resumes_when_it_is_repaired",
+    ),
+    Fault(
         "The disk is full for a while",
         "saves fail with a warning, and later ones succeed",
         SAME,

@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.training.conftest import Launch
 from tests.training.damaged_data import flip, read_all
+from training.config import Job
 from training.data.block_checksums import BLOCK_BYTES, Blocks, checksums_of
 from training.data.cache import Cache
 from training.data.checksum_writer import add_checksums
@@ -173,3 +176,30 @@ def test_a_copy_in_the_cache_that_is_damaged_is_named(own_corpus: Path, tmp_path
                     read(samples, np.arange(samples.count))
             else:
                 read(samples, np.arange(samples.count))
+
+
+@pytest.mark.exhaustive
+def test_a_run_ends_before_a_damaged_token_is_trained_on_and_resumes_when_it_is_repaired(
+    launch: Launch, own_corpus: Path, job: dict[str, Any], untouched: str
+) -> None:
+    from training.data.sources import open_sources
+
+    job = job | {"data": job["data"] | {"train": str(own_corpus)}}
+    sources = open_sources(Job.model_validate(job))
+    # A sample of the sixth step, which is after the first checkpoint. It is a sample of rank 1.
+    shard, number = sources.samples.locate(np.array([5 * 8 + 4]))[0, 2:].tolist()
+    sources.samples.close()
+    path = own_corpus / read_index(str(own_corpus)).shards[shard].name
+    sound = path.read_bytes()
+    launch(job, 2, "--until-step", "4").finish()
+    flip(path, 32 * number + 3)
+    damaged = launch(job, 2)
+    output, _ = damaged.process.communicate(timeout=1800)
+    assert damaged.process.returncode, output
+    assert f"{path}: the tokens " in output
+    assert not [event for event in damaged.events("step") if event["step"] > 5]
+    path.write_bytes(sound)
+    repaired = launch(job, 2)
+    repaired.finish()
+    (end,) = repaired.events("end")[-1:]
+    assert end["loss_hex"] == untouched
