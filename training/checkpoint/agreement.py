@@ -1,9 +1,14 @@
 """Raise an error of one rank on all ranks, so that no rank waits for one that has given up."""
 
+from collections.abc import Callable
+from typing import TypeVar, cast
+
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 from training.errors import UserError
+
+Found = TypeVar("Found")
 
 
 class Unreadable(Exception):
@@ -24,6 +29,24 @@ def agree(
     for each in problems:
         if each is not None:
             raise error(each)
+
+
+def from_rank_0(find: Callable[[], Found]) -> Found:
+    """Return on every rank what rank 0 finds. Every rank calls this.
+
+    Raises:
+        UserError: `find` raised it on rank 0. Raised on every rank.
+    """
+    found: list[Found | UserError | None] = [None]
+    if dist.get_rank() == 0:
+        try:
+            found = [find()]
+        except UserError as error:
+            found = [error]
+    dist.broadcast_object_list(found, src=0)
+    if isinstance(found[0], UserError):
+        raise found[0]
+    return cast("Found", found[0])
 
 
 def first_reason(error: CheckpointException) -> str:

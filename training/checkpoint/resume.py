@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from training.checkpoint import stored
-from training.checkpoint.agreement import Unreadable
+from training.checkpoint.agreement import Unreadable, from_rank_0
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.state import Progress
 from training.errors import UserError
@@ -45,7 +45,8 @@ def resume(
     Raises:
         UserError: no checkpoint in storage can be read, it belongs to another run, or those of this run are gone.
     """
-    expected = _expected(location, run, keep)
+    # Other hosts may not have the record of the run.
+    expected = from_rank_0(lambda: _expected(location, run, keep))
     in_storage = list(expected.found)
     if expected.begins_anew:
         expected.check_empty()
@@ -92,19 +93,7 @@ def resume(
 
 
 def _expected(location: str, run: Path | None, keep: int) -> ExpectedCheckpoints:
-    """Return what rank 0 finds, on every rank. Other hosts may not have the record of the run."""
-    found: list[ExpectedCheckpoints | UserError] = [ExpectedCheckpoints("", location)]
-    if dist.get_rank() == 0:
-        try:
-            begun, complete = stored.steps(location)
-            found = [
-                ExpectedCheckpoints("", location, found=tuple(complete))
-                if run is None
-                else expected_in(location, run, keep, complete, begun)
-            ]
-        except UserError as error:
-            found = [error]
-    dist.broadcast_object_list(found, src=0)
-    if isinstance(found[0], UserError):
-        raise found[0]
-    return found[0]
+    begun, complete = stored.steps(location)
+    if run is None:
+        return ExpectedCheckpoints("", location, found=tuple(complete))
+    return expected_in(location, run, keep, complete, begun)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
-from training.checkpoint.agreement import Unreadable, first_reason
+from training.checkpoint.agreement import Unreadable, first_reason, from_rank_0
 from training.checkpoint.failures import write_failure
 from training.checkpoint.metadata_file import COMMIT
 from training.checkpoint.plans import KeptPlans, Planner, plans_differ
@@ -78,16 +78,7 @@ def _remove_unfinished(destination: str) -> None:
 
 def complete(location: str) -> list[int]:
     """Return the steps of the complete checkpoints, newest first. Rank 0 finds them and sends them to every rank."""
-    found: list[list[int] | UserError] = [[]]
-    if dist.get_rank() == 0:
-        try:
-            found = [steps(location)[1]]
-        except UserError as error:
-            found = [error]
-    dist.broadcast_object_list(found, src=0)
-    if isinstance(found[0], UserError):
-        raise found[0]
-    return found[0]
+    return from_rank_0(lambda: steps(location)[1])
 
 
 def steps(location: str) -> tuple[list[int], list[int]]:
