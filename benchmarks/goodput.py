@@ -142,9 +142,18 @@ def kill_ranks(torchrun: subprocess.Popen[bytes], drawn: random.Random, end: flo
     time.sleep(max(0.0, end - time.time()))
 
 
-def ranks_of(torchrun: int) -> list[int]:
-    """Return the process IDs of the ranks that torchrun has started and that have not ended."""
-    listed = subprocess.run(["ps", "--ppid", str(torchrun), "-o", "pid=,stat="], capture_output=True, text=True)
+def ranks_of(launcher: int) -> list[int]:
+    """Return the process IDs of the processes that a launcher has started and that have not ended.
+
+    The ranks of `training.elastic` are forks of a child of it, and are in the place of that child.
+    """
+    children = _children(launcher)
+    helpers = [pid for pid in children if b"from multiprocessing." in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [*(pid for pid in children if pid not in helpers), *(fork for pid in helpers for fork in _children(pid))]
+
+
+def _children(parent: int) -> list[int]:
+    listed = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid=,stat="], capture_output=True, text=True)
     rows = (line.split() for line in listed.stdout.splitlines())
     return [int(pid) for pid, state in rows if not state.startswith("Z")]
 

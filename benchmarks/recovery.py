@@ -7,7 +7,7 @@ restart. The figure is the time from the fault to the end of that step. A random
 with a rank is lost while a spare host waits (see lost_host.py). The hosts are namespaces, which only root can make.
 Without root, the benchmark skips the lost host and prints a message. The programs take turns (see turns.py):
 
-- `trainway` is the training job, with its watchdog.
+- `trainway` is the training job as every target starts it, with its watchdog and its own agent.
 - `torchrun` is a loop with snapshots that is written by hand (bare_restarted.py). Only the timeout of its collectives
   notices a hang. The timeout is as long as the training job lets a step take.
 - `ft_launcher` is the launcher of NVIDIA's Resiliency Extension, and runs the same loop. The benchmark installs it into
@@ -43,7 +43,7 @@ from benchmarks.record import arguments, record
 from benchmarks.turns import Spread, ratios, take_turns
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
-from trainway.launch.program.training_command import many_nodes
+from trainway.launch.program.training_command import ELASTIC, many_nodes
 
 HANG_SECONDS = 3
 """Seconds that a step may take before the program counts it as hung."""
@@ -170,8 +170,11 @@ def trainway(root: Path, directory: Path, ranks: int, meet: list[str]) -> tuple[
         "hang_detection": {"least_seconds": HANG_SECONDS},
     }
     (directory / "job.yaml").write_text(yaml.safe_dump(job))
-    command = [*torchrun(meet), "-m", "training.train", "--config", str(directory / "job.yaml")]
-    return command, {"TRAINWAY_RUN": str(directory)}
+    # The agent of the job reads the options of torchrun from the environment. Those of `meet` differ between hosts.
+    options = (option.removeprefix("--").partition("=") for option in ("--max-restarts=3", *meet))
+    told = [f"PET_{name.upper().replace('-', '_')}={value or 1}" for name, _, value in options]
+    command = ["env", *told, sys.executable, *ELASTIC[1:]]
+    return command, {"TRAINWAY_RUN": str(directory), "TRAINWAY_JOB": str(directory / "job.yaml")}
 
 
 def bare(_root: Path, directory: Path, _ranks: int, meet: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -197,8 +200,12 @@ def monitored(root: Path, directory: Path, ranks: int, meet: list[str]) -> tuple
 
 
 def is_rank(process: int) -> bool:
-    """Return whether a child of the launcher is a rank. ft_launcher also starts a monitor for each rank."""
-    return b"\0LOCAL_RANK=" in Path(f"/proc/{process}/environ").read_bytes()
+    """Return whether a child of the launcher is a rank. ft_launcher also starts a monitor for each rank.
+
+    A fork has the environment of its rank only in its own memory, and the words of the process that it is a fork of.
+    """
+    words, environment = (Path(f"/proc/{process}/{name}").read_bytes() for name in ("cmdline", "environ"))
+    return b"\0LOCAL_RANK=" in environment or b"multiprocessing.forkserver" in words
 
 
 def torchrun(meet: list[str]) -> list[str]:
