@@ -28,11 +28,14 @@ from typing import Any
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.launcher import api
 
-from training.errors import STATUSES_FOR_GOOD
+from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD
 from training.hosts.agent import AGENT, PROGRESS, progress
+from training.hosts.restarts import count_start, take_back_start
+from training.observe.run_state import write_failure
 
 SECONDS_AFTER_A_FAILURE = 3
 # torchrun counts attempts by what is left of this number, in the names of logs, too. So it never begins again at one.
@@ -92,6 +95,11 @@ def main() -> None:
     # Without it, the store of an attempt outlives its ranks, and hosts do not learn of a new store.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     os.environ[AGENT] = str(os.getpid())
+    run = Path(os.environ.get("TRAINWAY_RUN", "."))
+    if why := count_start(run):
+        print(f"the run is not started again: {why}", file=sys.stderr, flush=True)
+        write_failure(f"the run is not started again: {why}", GAVE_UP_STATUS)
+        sys.exit(GAVE_UP_STATUS)
     options = torchrun.parse_args(  # type: ignore[no-untyped-call] # it has no annotations
         ["-m", "training.train", *sys.argv[1:]]
     )
@@ -110,6 +118,9 @@ def main() -> None:
             multiprocessing.forkserver.ensure_running()
         try:
             api.elastic_launch(config, run_rank)(*sys.argv[1:])
+        except SignalException:
+            take_back_start(run)
+            raise
         except ChildFailedError as error:
             _, failure = error.get_first_failure()
             traceback.print_exception(error)

@@ -53,5 +53,8 @@ class ReplicasDiffer(UserError):
 HUNG_STATUS = 76
 """Exit status of ranks that hang. It is EX_PROTOCOL: the ranks no longer communicate. A restart can help."""
 
-STATUSES_FOR_GOOD = frozenset({UserError.status, Diverged.status, StorageDenied.status})
-"""Exit statuses of ranks that a restart ends with as well: a mistake, diverged weights, and a missing permission."""
+GAVE_UP_STATUS = 70
+"""Exit status of a node whose run failed too often without a new checkpoint. It is EX_SOFTWARE."""
+
+STATUSES_FOR_GOOD = frozenset({UserError.status, Diverged.status, StorageDenied.status, GAVE_UP_STATUS})
+"""Exit statuses with which a restart ends as well: a mistake, diverged weights, a missing permission, and giving up."""

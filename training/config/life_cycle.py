@@ -12,8 +12,8 @@ class LifeCycle(Section):
         10,
         ge=0,
         le=1000,
-        description="On Kubernetes. Number of restarts from the latest checkpoint after failures of the job itself. "
-        "Drained, evicted, and preempted pods do not count.",
+        description="On Kubernetes. Number of restarts without a new checkpoint, after failures of the job itself. "
+        "Each checkpoint allows all of them again. Drained, evicted, and preempted pods do not count.",
     )
     process_restarts: int = Field(
         3,

@@ -11,6 +11,7 @@ from tests.launch.kubernetes.test_rendering import RENDERED, container_of, envir
 from tests.manifests.platforms import CATALOGUE, named, platform_of
 from training.config import LifeCycle
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
+from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.slurm import render_script
 from trainway.launch.workspace import define, render_workspace
@@ -39,10 +40,15 @@ def job_in(job_set: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_train_job_starts_again_as_often_as_its_job_file_says(platform: str) -> None:
-    """Without it, Kubernetes gives up at the seventh failed pod of the job's whole life."""
+    """Kubernetes counts failures of the whole life of a run. The job counts those without a new checkpoint."""
     _, runtime, job = documents_of(platform, "TrainJob", **SAID)
     assert job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"] == job["metadata"]["name"]
-    assert job_set_of(runtime)["failurePolicy"] == {"maxRestarts": 4}
+    assert {"name": "TRAINWAY_RESTARTS", "value": "4"} in job["spec"]["trainer"]["env"]
+    policy = job_set_of(runtime)["failurePolicy"]
+    assert policy["maxRestarts"] == 1000
+    assert policy["rules"][0]["action"] == "FailJobSet"
+    *_, for_good = job_in(job_set_of(runtime))["podFailurePolicy"]["rules"]
+    assert for_good["action"] == "FailJob" and tuple(for_good["onExitCodes"]["values"]) == STATUSES_FOR_GOOD
     assert job_in(job_set_of(runtime))["backoffLimit"] == 0
 
 
@@ -52,7 +58,7 @@ def test_a_pod_that_is_taken_away_is_no_failure_of_a_train_job(platform: str) ->
     made_here = named(platform_named(platform), "ClusterTrainingRuntime").values()
     for each in (runtime, *made_here):
         job = job_in(job_set_of(each))
-        assert job["podFailurePolicy"] == TAKEN_AWAY
+        assert job["podFailurePolicy"]["rules"][:1] == TAKEN_AWAY["rules"]
         # Kubernetes refuses the policy with any other.
         assert job["template"]["spec"]["restartPolicy"] == "Never"
 

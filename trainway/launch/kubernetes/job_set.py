@@ -14,7 +14,13 @@ from trainway.launch.kubernetes.node_pod import node_pod
 from trainway.launch.kubernetes.node_program import node_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
-from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
+from trainway.launch.kubernetes.process import (
+    counted_restarts,
+    node_command,
+    node_environment,
+    restarts_of_object,
+    torchrun_options,
+)
 from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
@@ -36,7 +42,7 @@ def render_job_set(
         options,
         catalogue,
         command=node_command(node_program(request, options), request.code_to_import),
-        environment=node_environment(request, torchrun),
+        environment=node_environment(request, torchrun | counted_restarts(request)),
     )
     # Trainer sets both for a TrainJob. Without them, a Job has one pod.
     spec["replicatedJobs"][0]["template"]["spec"] |= {
@@ -86,7 +92,7 @@ def job_set_spec(
     }
     if options.continues:
         job["spec"]["successPolicy"] = success_policy(least_nodes(request, options))
-    restarts, fatal = request.program.life_cycle.restarts, request.program.fatal_statuses
+    restarts, fatal = restarts_of_object(request), request.program.fatal_statuses
     return restarted_as_a_whole({"name": NODE, "template": job}, restarts, fatal)
 
 

@@ -22,6 +22,8 @@ KILL_RANKS_AFTER = STOP_SECONDS - 20
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 JOIN_SECONDS = 3600
+# A bound for a run whose first node never starts to count. A node that is lost every hour uses them up in a month.
+_RESTARTS_OF_A_LIFE = 1000
 CODE = "/tmp/trainway-code"
 # The program becomes the container's first process, which is the one that is told to stop. Kubernetes makes $( of $$(.
 _WITH_CODE = (
@@ -33,6 +35,25 @@ _WITH_CODE = (
 def node_command(command: Sequence[str], code: str | None) -> list[str]:
     """Return the command of a node. If there is an archive `code`, the node fetches it first."""
     return ["sh", "-c", _WITH_CODE, code, *command] if code else list(command)
+
+
+def restarts_of_object(request: Request) -> int:
+    """Return how often Kubernetes starts the run again after failures.
+
+    The training job counts restarts without a new checkpoint itself, and gives up with a status after which there is
+    none (training/hosts/restarts.py). Kubernetes would count those of the whole life of the run.
+    """
+    restarts = request.program.life_cycle.restarts
+    return _RESTARTS_OF_A_LIFE if _counts_itself(request) else restarts
+
+
+def counted_restarts(request: Request) -> dict[str, str]:
+    """Return the variable that makes a training job of indexed pods count its restarts."""
+    return {"TRAINWAY_RESTARTS": str(request.program.life_cycle.restarts)} if _counts_itself(request) else {}
+
+
+def _counts_itself(request: Request) -> bool:
+    return request.program.is_training and request.program.life_cycle.restarts > 0
 
 
 def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:

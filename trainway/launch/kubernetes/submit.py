@@ -32,7 +32,7 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
     what = f"{request.run} cannot be submitted to {request.hand_off.platform}"
     handle = _handle(request, job)
     _make_room(handle, what)
-    if request.program.started_by is not None:
+    if request.program.started_by is not None or request.program.is_training:
         files = [_with_launch(each) if each["kind"] == "ConfigMap" else each for each in files]
     _apply(handle, files, job, what)
     _let_the_job_own(handle, files, what)
@@ -64,7 +64,7 @@ def _with_launch(config_map: Mapping[str, Any]) -> dict[str, Any]:
     """Return the run's ConfigMap with a name for this launch, which a run that is resumed has another one of.
 
     The operators of some kinds start a run again after any failure. The starter of the program then knows by the name
-    that an earlier attempt of the same launch failed for good.
+    that an earlier attempt of the same launch failed for good. The training job counts its starts by launch.
     """
     return {**config_map, "data": {**config_map["data"], LAUNCH: uuid.uuid4().hex}}
 

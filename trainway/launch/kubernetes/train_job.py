@@ -15,7 +15,12 @@ from typing import Any
 from trainway.launch.kubernetes.job_set import first_node, job_set_spec
 from trainway.launch.kubernetes.node_program import node_program_with_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
+from trainway.launch.kubernetes.process import (
+    counted_restarts,
+    node_command,
+    node_environment,
+    torchrun_options,
+)
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels
 from trainway.launch.program.lost_nodes import started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
@@ -46,7 +51,9 @@ def render_train_job(request: Request, options: KubernetesOptions, namespace: st
                 "numProcPerNode": request.allocation.ranks,
                 "command": node_command(node_program_with_nodes(request, options), request.code_to_import),
                 "env": node_environment(
-                    request, {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
+                    request,
+                    {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
+                    | counted_restarts(request),
                 ),
             },
         },

@@ -17,6 +17,7 @@ from trainway.launch.platform.location import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
 from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.program.trackers import ProgramTrackers
+from trainway.launch.program.training_command import ELASTIC
 from trainway.parts.extras import Extra
 
 _NODE = Path(__file__).parents[1] / "node"
@@ -248,7 +249,14 @@ class Program:
     @property
     def fatal_statuses(self) -> tuple[int, ...]:
         """Exit statuses of a node after which to start the run again cannot help."""
-        return STATUSES_FOR_GOOD if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
+        if self.is_training:
+            return STATUSES_FOR_GOOD
+        return () if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether this is the training job of this repository, which training/elastic.py starts on each node."""
+        return self.command[: len(ELASTIC)] == ELASTIC
 
     @property
     def files(self) -> Mapping[str, str]:

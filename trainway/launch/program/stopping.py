@@ -6,7 +6,7 @@ from trainway.launch.node.exit_statuses import STOPPED
 
 __all__ = ["LONGEST_GRACE_ON_SAGEMAKER", "STATUSES_FOR_GOOD", "STOPPED"]
 
-STATUSES_FOR_GOOD = (2, 65, 77)
+STATUSES_FOR_GOOD = (2, 65, 70, 77)
 """Exit statuses of the training job after which to start it again cannot help: those of training/errors.py."""
 # SageMaker kills a container 120 seconds after SIGTERM, and the last upload needs some of them:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html (read 2026-11-21).
