@@ -58,6 +58,20 @@ def test_a_state_that_cannot_be_written_is_told_once(launch: Any, job: dict[str,
     assert run.finish().count("the state of the run cannot be written") == 1
 
 
+def test_the_state_names_stragglers_as_long_as_there_are_any(tmp_path: Path) -> None:
+    from training.observe.run_state import StateWriter
+
+    for stragglers, reason, expected in (
+        ([{"rank": 3}], "rank 3 is slow", "rank 3 is slow"),
+        ([], "no rank is slower than the others any more", None),
+    ):
+        writer = StateWriter(str(tmp_path / "state"))
+        writer.take("stragglers", {"step": 100, "stragglers": stragglers, "reason": reason})
+        writer.close("stopped")
+        state = state_of(tmp_path / "state")
+        assert state is not None and state.stragglers == expected
+
+
 def test_a_loss_that_is_no_number_leaves_a_state_that_is_json(tmp_path: Path) -> None:
     from training.observe.run_state import StateWriter
 

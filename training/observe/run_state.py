@@ -64,6 +64,8 @@ class StateWriter:
             elif event == "step":
                 self._paces.append(values["step_seconds"])
                 self._now |= {"step": values["step"], "loss": values["loss"], "stepped": time.time()}
+            elif event == "stragglers":
+                self._now["stragglers"] = values["reason"] if values["stragglers"] else None
             elif event == "checkpoint":
                 saved = {name: values[name] for name in ("step", "location", "every")}
                 self._now["checkpoint"] = saved | {"time": time.time()}

@@ -31,7 +31,7 @@ class RunState:
     `state` is `running`, `succeeded`, `stopped`, or `failed`. `attempt` counts the starts of the program. `started`,
     `stepped`, and `written` are times in seconds since the epoch: of the start of this attempt, of its last step, and
     of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint. Its key
-    `every` is the number of steps to the next checkpoint.
+    `every` is the number of steps to the next checkpoint. `stragglers` names the ranks that slow down the others.
     `step_seconds` is the time of a step in seconds, from the last ones. `nodes` has the name of each node, and the ID
     of its instance behind a space.
     """
@@ -49,6 +49,7 @@ class RunState:
     reason: str | None = None
     exit_status: int | None = None
     nodes: tuple[str, ...] = ()
+    stragglers: str | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -94,6 +95,7 @@ class _State(BaseModel):
     reason: _Shown | None = None
     exit_status: int | None = None
     nodes: list[_Shown] = []
+    stragglers: _Shown | None = None
 
 
 def parse_state(text: str) -> RunState:

@@ -96,6 +96,8 @@ def status_of_launch(name: str, record: Mapping[str, Any], run: Path, written: M
     elif phase == Phase.GONE.value and written:
         moment = datetime.fromtimestamp(written["written"], UTC).isoformat(timespec="seconds")
         reason = f"{reason}; the run wrote last at {moment}" if reason else f"the run wrote last at {moment}"
+    elif phase == Phase.RUNNING.value and written.get("stragglers"):
+        reason = f"{reason}; {written['stragglers']}" if reason else written["stragglers"]
     is_over = phase in {each.value for each in OVER}
     who = (recorded.get("owner"), recorded.get("team"), recorded.get("attempts", 1))
     events = _events(run)
