@@ -54,6 +54,7 @@ from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.observe.run_state import run_state, write_failure
+from training.observe.straggler_watch import StragglerWatch
 from training.observe.trackers import TrackerProcesses
 from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
@@ -194,7 +195,10 @@ def take_steps(
     replica_comparison = ReplicaComparison(setup, run, metrics)
     cadence = Cadence(job.checkpoint, progress.step, len(nodes))
     exporter = run_exporter(description, cadence.every, resumed_from)
-    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter)
+    layers, stage = list(local.model.layers.values()), world.mesh.get_local_rank("pp")
+    stragglers = StragglerWatch(layers, stage, world.device)
+    watchdog.on_beat = stragglers.exchange
+    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers)
     first_step = progress.step + 1
     laps = Laps(world.device)
     guard, loss_scale = begin_at(setup, progress)
@@ -295,9 +299,8 @@ def take_steps(
 
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
-            memory_bytes = peak_memory(world.device)
-            samples = progress.samples
-            reports.hold(PendingStep(step, samples, update.learning_rate, reading, laps.end_step(), memory_bytes))
+            measured = laps.end_step(), peak_memory(world.device), stragglers.end_step()
+            reports.hold(PendingStep(step, progress.samples, update.learning_rate, reading, *measured))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
                 watchdog.other("an evaluation")
                 reports.flush()

@@ -56,6 +56,12 @@ FAULTS = (
         "training/test_watchdog.py::test_a_rank_that_is_stopped_is_named_and_the_run_restarts_to_the_same_loss",
     ),
     Fault(
+        "A rank is slower than the others",
+        "the run names the rank, its host, and its device, and continues",
+        SAME,
+        "training/test_stragglers.py::test_a_rank_of_a_run_that_is_slow_by_15_percent_is_named_as_long_as_it_is_slow",
+    ),
+    Fault(
         "C code holds Python's lock",
         "another rank of the host ends the rank, and torchrun restarts all",
         SAME,

@@ -20,7 +20,7 @@ from typing import Any
 from tests.monitoring.efa_device import make_efa_device
 from tests.ports import own_loopback_network
 from tests.prometheus import program
-from tests.training.test_exporter import DESCRIPTION, STEP
+from tests.training.test_exporter import DESCRIPTION, STEP, STRAGGLER
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
@@ -168,4 +168,5 @@ def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
         run = Exporter(f"{NETWORK}.16", 9464, DESCRIPTION, 50, resumed_from=None)
         running.callback(run.close)
         run.step(STEP)
+        run.stragglers([STRAGGLER])
         yield

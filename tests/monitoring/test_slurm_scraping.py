@@ -26,7 +26,7 @@ from tests.monitoring.efa_device import make_efa_device
 from tests.ports import free_port, own_loopback_network
 from tests.prometheus import Prometheus, program
 from tests.seams.slurm_node import slurm_platforms
-from tests.training.test_exporter import DESCRIPTION, STEP
+from tests.training.test_exporter import DESCRIPTION, STEP, STRAGGLER
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT, TARGETS, slurm_scrape_document
 from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.facts import metrics_ports
@@ -131,6 +131,7 @@ def exporters(directory: Path) -> Iterator[None]:
         run = Exporter(TRAIN, 9464, DESCRIPTION, 50, resumed_from=None)
         running.callback(run.close)
         run.step(STEP)
+        run.stragglers([STRAGGLER])
         # What another program of a job says at the port of runs.
         running.enter_context(served(lambda *_: "anything_else 1\n", PREPARE, 9464))
         yield

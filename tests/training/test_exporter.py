@@ -16,6 +16,7 @@ import pytest
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.ports import free_port
 from tests.prometheus import prometheus
+from training.observe.stragglers import Straggler
 
 if TYPE_CHECKING:
     from training.observe.exporter import Exporter
@@ -32,6 +33,8 @@ STEP: dict[str, Any] = {
     "memory_bytes": 2**30,
     "breakdown": {"data_wait": 0.25, "forward": 1.25},
 }
+
+STRAGGLER = Straggler(11, "node-1", 3, "NVIDIA H200", "backward", 1.17, 51, 1795960800.0)
 
 
 @pytest.fixture
@@ -74,6 +77,15 @@ def test_a_scrape_has_the_newest_step_and_what_is_no_number(exporter: Exporter) 
     assert {name: found[f"trainway_run_{name}"] for name in expected} == expected
 
 
+def test_a_scrape_names_the_ranks_that_are_slow(exporter: Exporter) -> None:
+    assert "straggler" not in exporter.text()
+    exporter.stragglers([STRAGGLER])
+    assert samples(exporter)["trainway_run_straggler_ratiobackward"] == 1.17
+    assert 'rank="11",host="node-1",local_rank="3",phase="backward"} 1.17' in exporter.text()
+    exporter.stragglers([])
+    assert "straggler" not in exporter.text()
+
+
 def test_a_longer_interval_applies_at_once_and_a_shorter_one_after_a_save(exporter: Exporter) -> None:
     """Otherwise the alarm CheckpointOld would fire while a checkpoint is written."""
     from training.checkpoint import Saved
@@ -95,6 +107,7 @@ def test_every_metric_is_described_and_an_absent_one_is_left_out(exporter: Expor
     from training.observe.exporter import FAMILIES
 
     exporter.step(STEP)
+    exporter.stragglers([STRAGGLER])
     assert {line.split()[2] for line in exporter.text().splitlines() if line.startswith("# TYPE")} == set(FAMILIES)
     exporter.step(STEP | {"mfu": None})
     assert "trainway_run_mfu" not in exporter.text()

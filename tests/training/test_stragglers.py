@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.training.conftest import Launch, Run
 from training.observe.stragglers import LocalWork, Straggler, Streak, continued, named, slow_ranks, straggler_sentence
 
 if TYPE_CHECKING:
@@ -198,3 +200,50 @@ def test_a_layer_whose_input_needs_no_gradient_has_no_backward_pass() -> None:
     times = LayerTimes(layer, torch.device("cpu"))
     layer(torch.ones(2)).sum().backward()
     assert layer_seconds(times.end_step()) == {"forward": 0.0, "backward": 0.0}
+
+
+def run_with(launch: Launch, job: dict[str, Any], name: str, slow: dict[str, Any], **variables: str) -> Run:
+    """Train on three ranks, of which one may be slow, with a report after every 10 steps."""
+    checkpoint = {"every": 60, "location": f"{job['checkpoint']['location']}-{name}"}
+    document = job | {"steps": 60, "batch": {"global": 6, "micro": 2}, "checkpoint": checkpoint}
+    variables |= {"SLOW": json.dumps(slow), "STEPS_OF_REPORT": "10"}
+    return launch(document, 3, name=name, module="benchmarks.slow_rank", **variables)
+
+
+def test_a_rank_of_a_run_that_is_slow_by_15_percent_is_named_as_long_as_it_is_slow(
+    launch: Launch, job: dict[str, Any]
+) -> None:
+    from training.hosts.this_node import this_node
+
+    sound = run_with(launch, job, "sound", {}, COUNT="1")
+    assert "stragglers:" not in sound.finish() and sound.events("stragglers") == []
+
+    run = run_with(launch, job, "slow", {"rank": 1, "kind": "computation", "part": 0.15, "steps": [11, 35]}, COUNT="1")
+    output = run.finish()
+    first, last = run.events("stragglers")
+    (found,) = first["stragglers"]
+    where = {"rank": 1, "host": this_node(), "local_rank": 1, "device": "cpu"}
+    assert {name: found[name] for name in where} == where
+    assert found["phase"] in ("forward", "backward") and found["ratio"] == pytest.approx(1.15, abs=0.03)
+    assert found["since_step"] == 11 and 20 < first["step"] < last["step"] and last["stragglers"] == []
+    assert f"stragglers: step {first['step']}: {first['reason']}\n" in output
+    assert run.events("end")[0]["loss_hex"] == sound.events("end")[0]["loss_hex"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("slow", "phases"),
+    [
+        ({"kind": "computation", "part": 1.0}, {"forward", "backward"}),
+        ({"kind": "data", "part": 0.05}, {"data_wait"}),
+    ],
+    ids=["computation", "data"],
+)
+def test_a_rank_that_works_longer_is_named_by_processor_time(
+    slow: dict[str, Any], phases: set[str], launch: Launch, job: dict[str, Any]
+) -> None:
+    run = run_with(launch, job, "slow", slow | {"rank": 2, "steps": [1, 1000]})
+    run.finish()
+    event, *_ = run.events("stragglers")
+    (found,) = event["stragglers"]
+    assert found["rank"] == 2 and found["phase"] in phases

@@ -12,12 +12,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from training.checkpoint import FailedSave, Saved
+from training.observe.stragglers import Straggler
 
 VARIABLE = "TRAINWAY_METRICS"
 # https://github.com/prometheus/docs/blob/main/docs/instrumenting/exposition_formats.md (read 2026-11-22)
@@ -38,6 +39,7 @@ FAMILIES = {
     "trainway_run_mfu": ("gauge", "Model FLOPs utilization of the newest step. Absent for devices without known peak."),
     "trainway_run_step_seconds": ("gauge", "Seconds of the newest step."),
     "trainway_run_phase_seconds": ("gauge", "Seconds of the newest step in each of its phases, on this node."),
+    "trainway_run_straggler_ratio": ("gauge", "Seconds of a straggler's own work, as a multiple of the median rank's."),
     "trainway_run_memory_bytes": ("gauge", "Most memory that the rank has used so far."),
     "trainway_run_skipped_steps_total": ("counter", "Steps of this start that changed nothing."),
     "trainway_run_checkpoint_step": ("gauge", "Step of the newest complete checkpoint in storage."),
@@ -81,6 +83,7 @@ class Exporter:
         self._stepped = self._checkpointed = time.time()
         self._checkpoint_step, self._stall = resumed_from or 0, 0.0
         self._skipped = self._failed = 0
+        self._stragglers: Sequence[Straggler] = ()
         self._server = ThreadingHTTPServer((address, port), _handler(self.text))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
@@ -107,6 +110,10 @@ class Exporter:
         If a shorter interval applied at once, the newest checkpoint would seem too old while the next one is written.
         """
         self._every = max(self._every, steps)
+
+    def stragglers(self, found: Sequence[Straggler]) -> None:
+        """Take the ranks that are slower than the others. Only rank 0 knows them."""
+        self._stragglers = found
 
     def failed_save(self, _save: FailedSave) -> None:
         """Take a save that failed."""
@@ -149,6 +156,9 @@ class Exporter:
             for phase, seconds in step["breakdown"].items():
                 yield "trainway_run_phase_seconds", seconds, {"phase": phase}
             yield "trainway_run_memory_bytes", step["memory_bytes"], {}
+        for each in self._stragglers:
+            where = {"rank": str(each.rank), "host": each.host, "local_rank": str(each.local_rank)}
+            yield "trainway_run_straggler_ratio", each.ratio, where | {"phase": each.phase}
         yield "trainway_run_skipped_steps_total", self._skipped, {}
         yield "trainway_run_checkpoint_step", self._checkpoint_step, {}
         yield "trainway_run_checkpoint_timestamp_seconds", self._checkpointed, {}

@@ -20,6 +20,7 @@ import torch
 from training.config.checkpoint_interval import ChosenInterval
 from training.observe.progress import ProgressLine
 from training.observe.run_state import StateWriter
+from training.observe.stragglers import Straggler, straggler_sentence
 from training.observe.trackers import TrackerProcesses
 
 LOG_LINE = re.compile(
@@ -105,6 +106,14 @@ class Metrics:
         if self._progress:
             self._progress.clear()
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
+
+    def stragglers(self, step: int, found: list[Straggler]) -> None:
+        """Report the ranks that are slower than the others, or that there are none any more."""
+        told = straggler_sentence(found)
+        self.event("stragglers", step=step, reason=told, stragglers=[asdict(each) for each in found])
+        if self._progress:
+            self._progress.clear()
+        print(f"stragglers: step {step}: {told}", file=sys.stderr, flush=True)
 
     def interval(self, chosen: ChosenInterval) -> None:
         """Report an interval between checkpoints that the job has chosen, with the figures behind it."""

@@ -17,7 +17,10 @@ from training.hosts.agent import note_progress
 from training.observe.exporter import Exporter
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
+from training.observe.layer_times import LayerSpan
 from training.observe.metrics import Metrics
+from training.observe.straggler_watch import StragglerWatch
+from training.observe.stragglers import Straggler
 
 # Number of steps whose median is the time of a step.
 _STEPS_OF_PACE = 50
@@ -77,6 +80,7 @@ class PendingStep:
     """The numbers of `StepResult`."""
     marks: list[Mark]
     memory_bytes: int
+    layer_spans: list[LayerSpan]
 
 
 class Reports:
@@ -90,10 +94,16 @@ class Reports:
     """StepResult of the step that was reported last."""
 
     def __init__(
-        self, metrics: Metrics | None, sequence_length: int, pace: Pace, exporter: Exporter | None = None
+        self,
+        metrics: Metrics | None,
+        sequence_length: int,
+        pace: Pace,
+        exporter: Exporter | None = None,
+        stragglers: StragglerWatch | None = None,
     ) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
-        self._exporter = exporter
+        self._exporter, self._stragglers = exporter, stragglers
+        self._named: list[Straggler] = []
         self._seconds = deque[float](maxlen=_STEPS_OF_PACE)
         self._held: PendingStep | None = None
 
@@ -111,6 +121,8 @@ class Reports:
         breakdown = seconds(held.marks)
         step_seconds = sum(breakdown.values())
         self._seconds.append(step_seconds - breakdown["checkpoint"])
+        if self._stragglers:
+            self._stragglers.step(held.step, breakdown["data_wait"], held.layer_spans)
         if not self._metrics and not self._exporter:
             return
         values = {
@@ -132,6 +144,17 @@ class Reports:
             self._metrics.step(values)
             if result.skipped:
                 self._metrics.skipped(held.step, result.reason)
+        if self._stragglers:
+            for found in self._stragglers.news():
+                self._straggling(held.step, found)
+
+    def _straggling(self, step: int, found: list[Straggler]) -> None:
+        """Report the stragglers after a step. An event is written when they are other ranks than before."""
+        before, self._named = self._named, found
+        if self._exporter:
+            self._exporter.stragglers(found)
+        if self._metrics and [each.rank for each in found] != [each.rank for each in before]:
+            self._metrics.stragglers(step, found)
 
     def step_seconds(self) -> float:
         """Return the median seconds of the last steps, without the time for which they waited for a save.

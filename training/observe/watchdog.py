@@ -91,6 +91,8 @@ class Watchdog:
     """
 
     _store: Store
+    on_beat: Callable[[Store], None] | None = None
+    """Called with the store after each heartbeat, in the thread of the heartbeats."""
 
     def __init__(self, settings: HangDetection, run: Path) -> None:
         self._settings, self._run = settings, run
@@ -265,6 +267,8 @@ class Watchdog:
                     self._sign_of_life, self._heard = sign, time.monotonic()
                 if self._store.check([f"{_PREFIX}/alarm"]):
                     self._raise_alarm()
+                if self.on_beat:
+                    self.on_beat(self._store)
                 self._asked = None
             except dist.DistError:
                 # The host of the store has ended. The loop fails by itself, or the guard ends this rank.

@@ -50,6 +50,7 @@ PANELS = (
         "percentunit",
         _RUN,
     ),
+    Panel("Runs", "Slow ranks", "trainway_run_straggler_ratio", "none", "{{run}} rank {{rank}} of {{host}}"),
     Panel("Runs", "Most memory of a rank", "trainway_run_memory_bytes", "bytes", _NODE),
     Panel(
         "Runs",
