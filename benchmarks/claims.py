@@ -173,6 +173,22 @@ CLAIMS = (
         lambda figures: Spread.read(figures["lost_host"]["trainway_over_torchrun"]),
     ),
     Claim(
+        "A rank that computes 15 % longer is named, and no other one, share of the runs",
+        "stragglers",
+        True,
+        1.0,
+        lambda figures: figures["slow_runs_whose_slow_rank_alone_was_named"] / figures["runs_of_each_kind"],
+        ".0%",
+    ),
+    Claim(
+        "In a run without a slow rank no rank is named, share of the runs with a named one",
+        "stragglers",
+        False,
+        0.0,
+        lambda figures: figures["sound_runs_with_a_named_rank"] / figures["runs_of_each_kind"],
+        ".0%",
+    ),
+    Claim(
         "The simulated goodput of a run whose ranks are killed has a small error, with the costs of that run",
         "goodput",
         False,

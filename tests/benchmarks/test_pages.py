@@ -139,3 +139,18 @@ def test_the_page_on_recovery_has_the_figures_of_the_committed_result() -> None:
     assert f"`python -m benchmarks.recovery` measured on {day}" in page
     assert f"with {found['ranks']} ranks" in page
     assert f"A step may take {found['hang_seconds']} seconds" in page
+
+
+def test_the_page_about_slow_ranks_has_the_counts_of_the_result() -> None:
+    found, day = figures("stragglers")
+    page = " ".join((ROOT / "docs/watching.md").read_text(encoding="utf-8").split())
+    runs, named = found["runs_of_each_kind"], found["slow_runs_whose_slow_rank_alone_was_named"]
+    assert f"`python -m benchmarks.stragglers` measured on {day} with {found['ranks']} ranks" in page
+    assert f"In {named} of {runs} runs of {found['steps']} steps, the rank that computed 15 % longer was named." in page
+    assert (
+        f"In {runs} runs without such a rank, {found['sound_runs_with_a_named_rank']} had a rank that was named."
+        in page
+    )
+    reports = [float(ratio) for run in found["sound"] for ratio in run["ratios"].split()]
+    above = sum(max(ratio, 1 / ratio) > 1.1 for ratio in reports)
+    assert f"Of {len(reports)} single reports of these runs, {above} differed by more than 10 %." in page
