@@ -38,6 +38,9 @@ def lives(process: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+# More than ten CPU seconds. tests/training/test_watchdog.py and test_replicas.py show that restarted ranks end with the
+# same bits, and test_resume.py that a killed run does.
+@pytest.mark.exhaustive
 def test_a_killed_worker(launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random) -> None:
     run = launch(job, 2, **RESTARTS)
     wait_for_moment(run, drawn, 5, 11)

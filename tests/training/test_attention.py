@@ -106,7 +106,15 @@ def largest(model: Decoder, length: int, documents: Tensor | None) -> int:
     return max(sizes)
 
 
-@pytest.mark.parametrize(("window", "documents"), [(None, True), (100, False), (100, True)])
+# A window and masks of documents together have the masks of each.
+@pytest.mark.parametrize(
+    ("window", "documents"),
+    [
+        pytest.param(None, True, marks=pytest.mark.exhaustive),
+        pytest.param(100, False, marks=pytest.mark.exhaustive),
+        (100, True),
+    ],
+)
 def test_no_tensor_of_a_step_has_as_many_numbers_as_pairs_of_tokens(window: int | None, documents: bool) -> None:
     from training.data.documents import document_starts
     from training.model.decoder import Decoder, initialize

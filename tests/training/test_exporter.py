@@ -132,6 +132,8 @@ def test_the_first_rank_of_a_node_alone_has_an_exporter_if_the_run_has_metrics(
         assert f"warning: the run has no metrics for Prometheus at {taken}" in capsys.readouterr().err
 
 
+# Four CPU seconds. The tests above it read a scrape, and see which rank serves it.
+@pytest.mark.exhaustive
 def test_prometheus_reads_a_job_of_two_ranks(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
     port = free_port()
     with prometheus(tmp_path, port) as server:

@@ -83,8 +83,12 @@ def watched(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[s
     "changes",
     [
         {"precision": "fp16"},
-        {"precision": "bf16", "variant": {"experts": 4}, "data": {"mask_documents": True}},
-        {"instability": {"spike_sigma": 6}},
+        {
+            "precision": "bf16",
+            "variant": {"experts": 4},
+            "data": {"mask_documents": True},
+            "instability": {"spike_sigma": 6},
+        },
     ],
 )
 @pytest.mark.usefixtures("alone")

@@ -18,6 +18,8 @@ from training.config import Job
 from training.observe.tracker_process import read_secret
 
 
+# More than five CPU seconds, of which the imports of both trackers take most.
+@pytest.mark.exhaustive
 def test_a_run_that_is_killed_and_resumed_is_one_run_of_mlflow_and_of_wandb(
     launch: Any, job: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -79,8 +79,13 @@ def swapped(recipe: config.Float8) -> Decoder:
 @pytest.mark.usefixtures("engine", "one_rank")
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"memory": {"activation_checkpointing": "full"}}, {"compile": "aot_eager"}, {"memory": {"offload": True}}],
-    ids=["plain", "checkpointed", "compiled", "offloaded"],
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"memory": {"activation_checkpointing": "full"}}, id="checkpointed"),
+        # Compilation takes most of the time of this file.
+        pytest.param({"compile": "aot_eager"}, id="compiled", marks=pytest.mark.exhaustive),
+        pytest.param({"memory": {"offload": True}}, id="offloaded"),
+    ],
 )
 def test_the_gradients_are_those_of_linear_layers(changes: dict[str, Any]) -> None:
     from tests.training.layout_gradients import measured, reference
