@@ -34,12 +34,8 @@ from trainway.spec.loader import load_lock, load_platform
 from trainway.spec.lock import lock_file
 
 CASES = {f"{orchestrator}: {name}": (orchestrator, name) for name, edit in EDITS.items() for orchestrator in edit.on}
-REPRESENTATIVES = (
-    # The resources that a closed network adds to a private network.
-    "eks: a closed network",
-    # A refused change beside an allowed one, and the subnet CIDR blocks of the groups after a removed group.
-    f"eks: {REMOVED_AND_ADDED}",
-)
+# A refused change beside an allowed one, and the subnet CIDR blocks of the groups after a removed group.
+REPRESENTATIVES = (f"eks: {REMOVED_AND_ADDED}",)
 
 
 @pytest.mark.parametrize("case", with_representatives(CASES, REPRESENTATIVES))

@@ -243,7 +243,11 @@ def _of_genuine_run(text: str, runs: Sequence[str]) -> str:
     return re.sub(rf"(?<![A-Za-z0-9-])(?:{names})(?![A-Za-z0-9])", GENUINE, text).rstrip()
 
 
-@pytest.fixture(scope="module", params=PLATFORMS)
+# Runs of both orchestrators of Kubernetes have the same target, whose commands read the records.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("eks", marks=pytest.mark.exhaustive), "hyperpod-eks", "hyperpod-slurm"],
+)
 def laptops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptops]:
     from moto import mock_aws
 
