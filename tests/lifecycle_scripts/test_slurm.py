@@ -301,6 +301,9 @@ def test_a_node_has_walls_before_its_first_job_and_the_nodes_of_a_job_during_it(
     wait_for("the epilog has run", lambda: of_walls(node, "of_jobs_4") == "")
 
 
+# Six CPU seconds. The test of a node that lacks a GPU shows that a node whose prolog fails is drained, and that its job
+# starts on another one.
+@pytest.mark.exhaustive
 def test_a_node_whose_walls_fail_is_drained_with_the_reason_and_the_job_starts_elsewhere(cluster: Lab) -> None:
     node = cluster["n1"]
     node.write("/usr/local/bin/nft", "#!/bin/sh\necho 'netlink: Error: No buffer space' >&2; exit 1\n", 0o755)
@@ -315,6 +318,8 @@ def test_a_node_whose_walls_fail_is_drained_with_the_reason_and_the_job_starts_e
     assert ends(cluster, job) == f"{cluster['n2'].hostname}\n"
 
 
+# tests/security/test_job_walls.py has such a node, and one that may not.
+@pytest.mark.exhaustive
 def test_a_node_that_cannot_have_walls_warns_and_one_that_may_not_takes_them_down(cluster: Lab) -> None:
     node = cluster["n1"]
     marker, table = "/opt/trainway/slurm/job-walls", ("nft", "list", "table", "inet", "trainway_jobs")
