@@ -126,6 +126,8 @@ time.sleep(3600)
 """
 
 
+# tests/explain/test_gather.py explains a failed rank of a run of this machine.
+@pytest.mark.exhaustive
 def test_a_rank_that_fails_is_explained(tmp_path: Path) -> None:
     job_file = write_foreign_job(tmp_path)
     (tmp_path / "code" / "train.py").write_text(FAILING)

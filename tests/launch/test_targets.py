@@ -129,7 +129,7 @@ def test_a_target_that_nobody_registered_is_refused_by_its_name() -> None:
         pytest.param(
             *("mine", "mine", "target", "the target mine cannot have an option target"), marks=pytest.mark.exhaustive
         ),
-        ("mine", "other", "number", "mine:TARGET has the name other"),
+        pytest.param("mine", "other", "number", "mine:TARGET has the name other", marks=pytest.mark.exhaustive),
         ("local", "local", "number", "local|slurm|kubernetes|sagemaker>"),
     ],
 )

@@ -15,6 +15,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.launch.conftest import write_job
+from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.cli import app
 from trainway.launch.starting import job_packages
@@ -59,8 +60,9 @@ def launched(platform: Path, *words: str, target: str = "") -> Result:
     return ran("launch", f"--target={chosen}", f"--platform={platform}", *team, "--dry-run", *words)
 
 
-@pytest.mark.parametrize("platform", EXAMPLES, ids=[file.stem for file in EXAMPLES])
-def test_a_dry_run_on_every_example_prints_what_would_be_submitted(platform: Path) -> None:
+@pytest.mark.parametrize("example", with_representatives([file.stem for file in EXAMPLES], PLATFORMS))
+def test_a_dry_run_on_every_example_prints_what_would_be_submitted(example: str) -> None:
+    (platform,) = [file for file in EXAMPLES if file.stem == example]
     said = launched(platform, "train.py")
     assert said.exit_code == 0, said.exception
     # Nobody takes the digest for that of an image.
