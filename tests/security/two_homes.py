@@ -20,7 +20,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,7 +38,6 @@ from trainway.launch.registry.connections import ConnectedPlatform
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.runs.run_directory import make_run_directory, write_launch
 from trainway.launch.slurm import session
-from trainway.launch.target import known
 from trainway.report import page
 
 JOB_NUMBER = "17"
@@ -280,7 +278,6 @@ def recording(programs: Programs, directory: Path) -> Iterator[None]:
         events.register("before-call.sagemaker.*", answer_call)
         # A client reads its service's model, for longer than most commands take.
         patch.setattr(boto3, "client", functools.cache(boto3.client))
-        patch.setattr(known, "entry_points", functools.cache(entry_points))
         read = functools.cache(lambda name, region: asked(ConnectedPlatform(name, region)))
         patch.setattr(hand_off, "_hand_off_parameter", lambda platform: read(platform.name, platform.region))
         patch.setattr(cli, "narrowed", lambda words: _command(words[0]))

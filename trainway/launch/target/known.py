@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -116,6 +117,8 @@ def target_of(orchestrator: Orchestrator) -> AnyTarget:
     return next(each for each in built_in if orchestrator in each.orchestrators)
 
 
-def _registered() -> dict[str, EntryPoint]:
+# A launch asks three times, and each answer reads the metadata of every installed package.
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
     """Return the entry points of other packages. A built-in target cannot be replaced."""
     return {each.name: each for each in entry_points(group=GROUP) if each.name not in _BUILT_IN}
