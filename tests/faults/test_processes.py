@@ -38,8 +38,8 @@ def lives(process: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-# More than ten CPU seconds. tests/training/test_watchdog.py and test_replicas.py show that restarted ranks end with the
-# same bits, and test_resume.py that a killed run does.
+# More than ten CPU seconds. tests/training/test_watchdog.py shows that restarted ranks end with the same loss, and
+# test_resume.py that a killed run resumes to the same bits.
 @pytest.mark.exhaustive
 def test_a_killed_worker(launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random) -> None:
     run = launch(job, 2, **RESTARTS)

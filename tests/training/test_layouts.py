@@ -205,24 +205,21 @@ EVALUATED: dict[str, dict[str, Any]] = {
 
 # One of each kind of parallelism, and of what changes a layer, the loss, or where the state lies.
 OF_TWO_RANKS = (
-    *("FSDP", "TP", "CP, all-to-all", "PP, 1F1B", "MoE with EP x CP"),
+    *("FSDP", "DDP", "TP", "CP, all-to-all", "PP, 1F1B", "MoE with EP x CP"),
     *("AC, every second layer", "loss in chunks, untied", "documents, CP, gather"),
 )
 OF_FLOAT8 = ("tensorwise",)
-OF_FOUR_RANKS = ("HSDP", "PP x FSDP")
+# Each kind of parallelism has a layout of two ranks. Its combinations cost four ranks.
+OF_FOUR_RANKS = ()
 
 Learned = Callable[..., list[tuple[float, float]]]
 
 
 @pytest.fixture(scope="module")
 def two_ranks(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
-    return differences(torchrun, 2, chosen(request, TWO_RANKS, "layout"))
-
-
-@pytest.fixture(scope="module")
-def low_precision(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """One start for all layouts and precisions."""
     float8 = {layout: {"precision": "bf16", **changes} for layout, changes in FLOAT8.items()}
-    layouts = MIXED | (float8 if find_spec("torchao") else {})
+    layouts = TWO_RANKS | MIXED | (float8 if find_spec("torchao") else {})
     return differences(torchrun, 2, chosen(request, layouts, "layout"))
 
 
@@ -237,23 +234,21 @@ def test_two_ranks_have_the_gradients_of_one_process(layout: str, two_ranks: dic
 
 
 @pytest.mark.parametrize("layout", with_representatives(MIXED, ("FSDP in bf16",)))
-def test_lower_precision_has_the_gradients_of_fp32_as_far_as_it_reaches(
-    layout: str, low_precision: dict[str, Any]
-) -> None:
+def test_lower_precision_has_the_gradients_of_fp32_as_far_as_it_reaches(layout: str, two_ranks: dict[str, Any]) -> None:
     # Of a number bf16 keeps 8 bits, an error of 2^-9 = 0.2 %, and fp16 11; some dozen operators add theirs up.
     precision = 0.002 if "bf16" in layout else 0.00025
-    assert low_precision[layout]["loss"] < precision
-    assert low_precision[layout]["norm"] < 2 * precision
-    assert low_precision[layout]["gradient"] < 10 * precision, low_precision[layout]["parameter"]
+    assert two_ranks[layout]["loss"] < precision
+    assert two_ranks[layout]["norm"] < 2 * precision
+    assert two_ranks[layout]["gradient"] < 10 * precision, two_ranks[layout]["parameter"]
 
 
 @pytest.mark.parametrize("layout", with_representatives(FLOAT8, OF_FLOAT8))
-def test_float8_changes_the_gradients_by_its_own_precision(layout: str, low_precision: dict[str, Any]) -> None:
+def test_float8_changes_the_gradients_by_its_own_precision(layout: str, two_ranks: dict[str, Any]) -> None:
     pytest.importorskip("torchao")
-    assert low_precision[layout]["loss"] < 1e-3
-    assert low_precision[layout]["norm"] < 5e-3
+    assert two_ranks[layout]["loss"] < 1e-3
+    assert two_ranks[layout]["norm"] < 5e-3
     # A number has 4 bits: an error of 2^-5 = 3 %, on both sides of a product. Much less would be another type.
-    assert 0.03 < low_precision[layout]["gradient"] < 0.2, low_precision[layout]["parameter"]
+    assert 0.03 < two_ranks[layout]["gradient"] < 0.2, two_ranks[layout]["parameter"]
 
 
 @pytest.mark.parametrize("layout", with_representatives(FOUR_RANKS, OF_FOUR_RANKS))

@@ -125,7 +125,7 @@ def of_experts(torchrun: TorchrunServer, request: pytest.FixtureRequest) -> dict
     return {each["layout"]: each for each in found}
 
 
-@pytest.mark.parametrize("layout", with_representatives(OF_EXPERTS, ("FSDP", "EP x TP")))
+@pytest.mark.parametrize("layout", with_representatives(OF_EXPERTS, ("EP x TP",)))
 def test_experts_learn_what_one_process_teaches_them_and_ranks_share_the_work(
     layout: str, of_experts: dict[str, dict[str, Any]]
 ) -> None:

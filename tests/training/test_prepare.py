@@ -239,9 +239,14 @@ def test_a_tokenizer_that_is_brought_along_is_taken_as_it_is(text: Path, tmp_pat
         (["--text", "nowhere", "--out", "out"], "there is no such directory"),
         (["--corpus", "python-stdlib", "--limit-bytes", "9999", "--vocabulary", "99", "--out", "out"], "need 257"),
         (["--corpus", "python-stdlib", "--limit-bytes", "9999", "--out", "fsx:/out"], "does not say where fsx: is"),
-        (["--tokens", "megatron", "--out", "out"], "--tokens needs --tokenizer"),
-        (["--tokens", "megatron", "--tokenizer", "nothing.json", "--out", "out"], "neither megatron.idx"),
-        (["--text", ".", "--tokenizer", "nothing.json", "--out", "out"], "nothing.json: cannot be read"),
+        *(
+            pytest.param(*each, marks=pytest.mark.exhaustive)
+            for each in (
+                (["--tokens", "megatron", "--out", "out"], "--tokens needs --tokenizer"),
+                (["--tokens", "megatron", "--tokenizer", "nothing.json", "--out", "out"], "neither megatron.idx"),
+                (["--text", ".", "--tokenizer", "nothing.json", "--out", "out"], "nothing.json: cannot be read"),
+            )
+        ),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_message_and_exit_status_2(

@@ -73,6 +73,8 @@ def test_a_comparison_without_replicas_is_refused(job: dict[str, Any]) -> None:
     assert Job.model_validate(job | {"replica_check": {"every": 8}, "parallel": {"dp_replicate": 2}})
 
 
+# Five CPU seconds. The next test finds a flipped bit, too, and takes the step again after a restart.
+@pytest.mark.exhaustive
 def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Launch, job: dict[str, Any]) -> None:
     document = job | {
         "parallel": {"dp_shard": 1, "dp_replicate": 3},
