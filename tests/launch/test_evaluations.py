@@ -86,6 +86,8 @@ def test_each_complete_checkpoint_is_evaluated_once_and_a_failure_is_told(tmp_pa
     assert absent.returncode == 2 and "the complete checkpoints are 2, 4, 6" in absent.stderr
 
 
+# The test before it evaluates each checkpoint once. `make test-all` ends followers, of one person and of two.
+@pytest.mark.exhaustive
 def test_a_follower_that_is_killed_leaves_no_gap_and_no_duplicate(tmp_path: Path) -> None:
     write(tmp_path, wait=f"for _ in $(seq 36000); do test -e {tmp_path}/released && break; sleep 0.1; done")
     launched = trainway(tmp_path, "launch", "job.yaml", "--run=runs/first")

@@ -29,6 +29,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+# tests/training/test_train.py has wrong jobs, and test_any_program.py programs that fail.
+@pytest.mark.exhaustive
 def test_a_job_that_cannot_run_says_why_without_a_traceback(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     job_file = write_job(tmp_path, data={"train": absent}, checkpoint={"location": str(tmp_path / "ckpt")})

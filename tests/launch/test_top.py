@@ -399,7 +399,10 @@ def test_the_text_fits_the_screen_and_counts_the_rows_that_it_leaves_out(columns
     assert "more nodes" in text
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 128 + signal.SIGTERM), pytest.param(signal.SIGINT, 0, marks=pytest.mark.exhaustive)],
+)
 def test_the_terminal_is_restored(number: signal.Signals, status: int, tmp_path: Path) -> None:
     process, terminal = pty.fork()
     if process == 0:

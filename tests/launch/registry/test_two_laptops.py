@@ -184,6 +184,8 @@ def descent(rate: float, first: int, weight: float = 0.0) -> list[str]:
     return lines[first - 1 :]
 
 
+# Each step has a test: tests/launch/test_code.py has the archives, and test_any_program.py a run that resumes.
+@pytest.mark.exhaustive
 def test_a_colleague_resumes_the_code_that_ran_or_names_another(at: At, cluster: Machines, tmp_path: Path) -> None:
     assert at("ada", "--version").returncode == 0
     code = tmp_path / "ada" / "code"
