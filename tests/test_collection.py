@@ -51,7 +51,13 @@ def test_the_collection_imports_no_large_package() -> None:
     assert found["tests"] > 8000
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "no:xdist")], ids=["as usual", "without pytest-xdist"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="as usual", marks=pytest.mark.exhaustive),
+        pytest.param(("-p", "no:xdist"), id="without pytest-xdist"),
+    ],
+)
 def test_a_file_is_collected_from_another_folder(options: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *options, __file__]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

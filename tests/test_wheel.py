@@ -73,6 +73,8 @@ def test_every_module_is_imported_without_an_extra(wheel: WheelEnvironment) -> N
     succeeded(wheel.python(IMPORT_ALL))
 
 
+# Each of the other tests runs a command of the wheel.
+@pytest.mark.exhaustive
 def test_it_says_what_it_is(wheel: WheelEnvironment) -> None:
     assert succeeded(wheel.trainway("--version")).startswith("trainway ")
     assert "platform.yaml" in succeeded(wheel.trainway("check", "--help"))
@@ -120,11 +122,12 @@ def test_it_renders_a_job_for_every_target(
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
+        # The lines of the others are made in the same way.
         (["demo"], "emulator,platform,report,training"),
         pytest.param(["emulator", "start"], "emulator", marks=pytest.mark.exhaustive),
         pytest.param(["app"], "platform", marks=pytest.mark.exhaustive),
-        (["report", "runs/none"], "report"),
-        (["launch", "local.yaml"], "training"),
+        pytest.param(["report", "runs/none"], "report", marks=pytest.mark.exhaustive),
+        pytest.param(["launch", "local.yaml"], "training", marks=pytest.mark.exhaustive),
     ],
 )
 def test_what_needs_an_extra_names_it(wheel: WheelEnvironment, arguments: list[str], extra: str) -> None:
@@ -135,6 +138,8 @@ def test_what_needs_an_extra_names_it(wheel: WheelEnvironment, arguments: list[s
     assert not (wheel.work / "runs").exists()
 
 
+# A planted error: `trainway check` of a wheel without errors is in `make test`.
+@pytest.mark.exhaustive
 def test_a_module_that_climbs_out_of_the_package_is_found(wheel: WheelEnvironment, tmp_path: Path) -> None:
     shutil.copytree(wheel.site / "trainway", tmp_path / "trainway")
     module = tmp_path / "trainway/spec/facts/versions.py"

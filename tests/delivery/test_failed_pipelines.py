@@ -126,11 +126,15 @@ def test_a_source_that_is_not_there_ends_the_deploy_with_its_reason(image: Templ
     assert f"pipeline atlas-image: Source/Bundle: {reason}" in told(stack)
 
 
+# The test of a script that fails once deploys with one retry, too.
+@pytest.mark.exhaustive
 def test_what_fails_once_is_retried_and_the_deploy_ends_well(image: Template, stack: Stack) -> None:
     stack.emulator.set_builds({ACTION: [PROVISIONING, {}]})
     assert stack.deploy(image) == "CREATE_COMPLETE"
 
 
+# The twin of the tests above: it shows that the rule ends the deploy.
+@pytest.mark.exhaustive
 def test_without_the_rule_such_a_deploy_would_wait_for_its_time_limit(image: Template, stack: Stack) -> None:
     stack.emulator.set_builds({ACTION: [PROVISIONING, PROVISIONING]})
     rules = [name for name, each in image.items() if each["Type"] == "AWS::Events::Rule"]

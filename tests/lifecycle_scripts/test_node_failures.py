@@ -138,6 +138,8 @@ def test_two_users_have_one_number(lab: Lab, node: Node) -> None:
     assert "[finished]" in done.stdout.splitlines()[-1]
 
 
+# tests/lifecycle_scripts/test_node_facts.py reads such files without a node.
+@pytest.mark.exhaustive
 def test_json_is_cut_off(node: Node) -> None:
     for file in (RESOURCE_CONFIG, f"{DOWNLOADED}/parameters.json"):
         whole = (node.root / file.lstrip("/")).read_text()

@@ -400,10 +400,15 @@ EVALUATED = (
     ("job", "options", "refused"),
     [
         (PROGRAM, {"code": "PRIVATE", "code_digest": None}, {"resume": "does not say which code ran"}),
-        (PROGRAM, {"code_digest": "1" * 64}, {"resume": "is not there"}),
+        pytest.param(PROGRAM, {"code_digest": "1" * 64}, {"resume": "is not there"}, marks=pytest.mark.exhaustive),
         (f"{PROGRAM}  code: PRIVATE\n", {"code": None, "code_digest": None}, {}),
         (f"{PROGRAM}  packages: PRIVATE/secret\n", {"code": None, "code_digest": None}, {"resume": "has no lock"}),
-        (f"team: other\n{PROGRAM}", {}, {"resume": f"its record is of the team {TEAM}"}),
+        pytest.param(
+            f"team: other\n{PROGRAM}",
+            {},
+            {"resume": f"its record is of the team {TEAM}"},
+            marks=pytest.mark.exhaustive,
+        ),
         (
             f"{EVALUATED}  job: PRIVATE/job.yaml\n",
             {},

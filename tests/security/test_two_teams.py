@@ -224,6 +224,8 @@ def test_another_team_is_refused_by_every_command(laptops: Laptops, launched: st
     shutil.rmtree(laptops.home / "cyd" / "runs")
 
 
+# The twin of the test of the refusals: it shows that they come from the policies.
+@pytest.mark.exhaustive
 def test_an_aws_that_refuses_nothing_would_let_the_other_team_stop_the_run(laptops: Laptops, launched: str) -> None:
     """The refusals come from the policies: with Bob's credentials, Cyd's laptop does what Bob's does."""
     home = laptops.home / "cyd"

@@ -57,7 +57,7 @@ def planned(cidr: str, orchestrator: Orchestrator, groups: list[tuple[str, int]]
         return None
 
 
-@examples(5, at_night=20)
+@examples(2, at_night=20)
 @given(st.sampled_from(list(Orchestrator)), GROUPS | MANY, st.sampled_from(RANGES))
 def test_a_plan_fits_or_is_refused_with_its_sum(
     orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
@@ -77,7 +77,7 @@ def test_a_plan_fits_or_is_refused_with_its_sum(
     assert all(any(subnet.cidr.subnet_of(vpc) for subnet in plan.subnets) for vpc in plan.vpc_cidrs)
 
 
-@examples(5, at_night=20)
+@examples(2, at_night=20)
 @given(st.data(), st.sampled_from(list(Orchestrator)), GROUPS | MANY, st.sampled_from(RANGES))
 def test_a_group_that_grows_or_is_added_moves_no_other(
     data: st.DataObject, orchestrator: Orchestrator, groups: list[tuple[str, int]], cidr: str
@@ -202,7 +202,7 @@ def moves_in(draw: st.DrawFn) -> Platform:
     return base.model_copy(update={"network": Network.model_validate(network)})
 
 
-@examples(5, at_night=20)
+@examples(2, at_night=20)
 @given(moves_in())
 def test_a_platform_that_moves_in_disturbs_nothing_or_is_refused(moved: Platform) -> None:
     existing = moved.network.existing

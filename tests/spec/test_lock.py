@@ -110,7 +110,7 @@ EDITS = st.lists(
 )
 
 
-@examples(5)
+@examples(2, at_night=5)
 @given(EDITS)
 def test_a_subnet_has_one_range_from_its_arrival_to_its_departure(
     edits: list[tuple[list[str], str, list[str], bool]],

@@ -190,7 +190,7 @@ def test_what_stands_in_two_places_is_written_twice() -> None:
     assert read(dump({"one": shared, "other": shared})).data == {"one": shared, "other": shared}
 
 
-@examples(10)
+@examples(3, at_night=10)
 @example("0:0")
 @example("1:30.5")
 @given(PLAIN)
