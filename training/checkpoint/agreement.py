@@ -24,11 +24,16 @@ def agree(
         UserError: a rank has a problem. The message is that of the first rank that has one. `error` names another type
             to raise.
     """
-    problems: list[str | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(problems, problem, group=group)
-    for each in problems:
+    agree_on_error(None if problem is None else error(problem), group)
+
+
+def agree_on_error(error: UserError | Unreadable | None, group: dist.ProcessGroup | None = None) -> None:
+    """Raise on every rank of the group the error of the first rank that has one. Every rank of the group calls this."""
+    errors: list[UserError | Unreadable | None] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(errors, error, group=group)
+    for each in errors:
         if each is not None:
-            raise error(each)
+            raise each
 
 
 def from_rank_0(find: Callable[[], Found]) -> Found:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from training.checkpoint.agreement import agree
-from training.errors import LocationInUse, StorageFailed, UserError
+from training.checkpoint.agreement import agree_on_error
+from training.errors import LocationInUse, StorageDenied, StorageFailed, UserError
 from training.hosts.lease import Lease, this_agent, this_process
+from training.hosts.location_files import is_s3
+from training.hosts.run_record import METRICS_FILE
 
 
 @contextmanager
@@ -24,7 +26,8 @@ def leased(
 
     Raises:
         LocationInUse: another run has one of the leases. Raised on every rank.
-        StorageFailed: a lease cannot be read or written. Raised on every rank.
+        StorageFailed: a lease cannot be read or written, or the record of the run cannot be continued. Raised on every
+            rank.
     """
     leases: list[Lease] = []
     agents = _agents(group)
@@ -33,6 +36,7 @@ def leased(
         run = os.environ.get("TRAINWAY_RUN", str(Path.cwd()))
         leases.append(Lease(location, this_process(run, agents), on_loss))
         held.callback(leases[-1].release)
+        _check_record(location)
 
     def check() -> None:
         _agree([lease.loss for lease in leases], group)
@@ -53,15 +57,29 @@ def _agents(group: dist.ProcessGroup) -> tuple[str, ...]:
     return tuple(sorted(set(found) - {""}))
 
 
+def _check_record(location: str) -> None:
+    """Check that the record of a run can be continued, if the location is a directory that has one.
+
+    Raises:
+        StorageDenied: the file belongs to another user, for example, who launched the run before.
+    """
+    file = Path(location) / METRICS_FILE
+    if not is_s3(location) and file.exists() and not os.access(file, os.W_OK):
+        raise StorageDenied(
+            f"{file}: the record of the run cannot be written. Let the user of this job (ID {os.geteuid()}) write this "
+            "file, or give the run another name"
+        )
+
+
 def _agree(attempts: Iterable[Callable[[], str | None]], group: dist.ProcessGroup) -> None:
     """Raise on every rank what an attempt of a rank raises, or LocationInUse with what it returns."""
-    in_use, failure = None, None
+    error: UserError | None = None
     try:
         for attempt in attempts:
-            in_use = in_use or attempt()
-    except LocationInUse as error:
-        in_use = str(error)
-    except (UserError, OSError) as error:
-        failure = str(error)
-    agree(in_use, group, LocationInUse)
-    agree(failure, group, StorageFailed)
+            if in_use := attempt():
+                raise LocationInUse(in_use)
+    except UserError as raised:
+        error = raised
+    except OSError as raised:
+        error = StorageFailed(str(raised))
+    agree_on_error(error, group)

@@ -14,6 +14,7 @@ one that wrote first then notices before its next checkpoint.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -27,7 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from training.errors import LocationInUse, UserError
+from training.errors import LocationInUse, StorageDenied, StorageFailed, StorageFull, UserError
 from training.hosts import location_files
 from training.hosts.agent import agent
 
@@ -180,9 +181,27 @@ class _OnDisk:
             return _parsed(self._path.read_bytes())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self._failure("read", error) from error
 
     def replace(self, old: LeaseHolder | None, new: LeaseHolder | None) -> bool:
         """Give the lease to `new`, or delete it, if it is still that of `old`. Return whether it was."""
+        try:
+            return self._replace(old, new)
+        except OSError as error:
+            raise self._failure("written", error) from error
+
+    def _failure(self, done: str, error: OSError) -> StorageFailed:
+        problem = f"{self._path.parent}: the lease of the run cannot be {done}: {error.strerror}"
+        other = "name another checkpoint.location or another run"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            user = f"let the user of this job (ID {os.geteuid()}) write there"
+            return StorageDenied(f"{problem}. Mount the file system read-write, {user}, or {other}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StorageFull(f"{problem}. Delete files there, or {other}")
+        return StorageFailed(f"{problem}. Repair the directory, or {other}")
+
+    def _replace(self, old: LeaseHolder | None, new: LeaseHolder | None) -> bool:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         guard = os.open(self._path.parent, os.O_RDONLY)
         try:
