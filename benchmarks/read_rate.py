@@ -6,6 +6,9 @@ All three return batches of int64 tokens from the same random tokens, in files i
 is the limit: one file, a precomputed permutation, and one indexing operation per batch. It runs twice a round: the
 second is the control. The readers take short turns (see turns.py), and a ratio is that of two turns of a round.
 
+A rank verifies each block of a shard when it first reads it. The rates above are those of blocks that are verified
+already. Two more readers read one epoch of shards that they have just opened, with and without checksums.
+
 Rates are by the clock. Tokens per processor second are beside them, in which the job's reader pays for its thread that
 reads ahead.
 """
@@ -17,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +32,14 @@ from numpy.typing import NDArray
 from benchmarks.record import arguments, record
 from benchmarks.turns import Spread, ratios, take_turns
 from training.data.batches import Samples, rank_batches
+from training.data.checksum_writer import write_checksums
 from training.data.shards import File, Index, Shard
 
 SEQUENCE = 2048
 SHARDS = 4
 SAMPLES = 2048  # of a shard
 BATCHES = (1, 4, 16, 64)
-TURNS = 40
+TURNS = 30
 SECONDS = 0.1  # of one turn of one reader
 
 
@@ -53,13 +58,17 @@ def main() -> None:
     )
 
 
-def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
+def compared(root: Path, verified: Index, batch: int) -> dict[str, Any]:
     """Return the rates of all readers with batches of `batch` samples."""
+    shards = tuple(shard.model_copy(update={"checksums": None}) for shard in verified.shards)
+    index = verified.model_copy(update={"shards": shards})
     readers: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
         "trainway": lambda: ours(root, index, batch),
         "memory map": lambda: raw(root / "train.bin", batch),
         "memory map again": lambda: raw(root / "train.bin", batch),
         "webdataset": lambda: tars(root, batch),
+        "first epoch": lambda: islice(ours(root, index, batch), SHARDS * SAMPLES // batch),
+        "first epoch, verified": lambda: islice(ours(root, verified, batch), SHARDS * SAMPLES // batch),
     }
     measured = take_turns({name: lambda reader=reader: rate(reader()) for name, reader in readers.items()}, TURNS)  # type: ignore[misc]
     found: dict[str, Any] = {}
@@ -71,6 +80,9 @@ def compared(root: Path, index: Index, batch: int) -> dict[str, Any]:
         found[f"over_others_by_{clock}_second"] = {
             name: ratios(rates["trainway"], rates[name]).document() for name in ("memory map", "webdataset")
         }
+        found[f"verified_over_unverified_by_{clock}_second"] = ratios(
+            rates["first epoch, verified"], rates["first epoch"]
+        ).document()
         found[f"control_by_{clock}_second"] = ratios(rates["memory map again"], rates["memory map"]).document()
     return found
 
@@ -79,9 +91,11 @@ def rate(batches: Iterator[torch.Tensor]) -> tuple[float, float]:
     """Return the tokens per second by the clock, and per processor second, from the second batch on."""
     next(batches)
     tokens, began, processor = 0, time.perf_counter(), time.process_time()
-    while (spent := time.perf_counter() - began) < SECONDS:
-        tokens += next(batches).numel()
-    return tokens / spent, tokens / (time.process_time() - processor)
+    for batch in batches:
+        tokens += batch.numel()
+        if time.perf_counter() - began >= SECONDS:
+            break
+    return tokens / (time.perf_counter() - began), tokens / (time.process_time() - processor)
 
 
 def write(root: Path) -> Index:
@@ -94,8 +108,15 @@ def write(root: Path) -> Index:
             path = root / f"train-{number}.bin"
             path.write_bytes(tokens.tobytes())
             whole.write(tokens.tobytes())
-            digest = hashlib.sha256(tokens.tobytes()).hexdigest()
-            shards.append(Shard(name=path.name, bytes=tokens.nbytes, sha256=digest, tokens=len(tokens), documents=1))
+            shard = Shard(
+                name=path.name,
+                bytes=tokens.nbytes,
+                sha256=hashlib.sha256(tokens.tobytes()).hexdigest(),
+                tokens=len(tokens),
+                documents=1,
+                checksums=write_checksums(str(root), path.name, tokens.tobytes()),
+            )
+            shards.append(shard)
             with tarfile.open(root / f"train-{number}.tar", "w") as tar:
                 for sample in range(SAMPLES):
                     first = sample * SEQUENCE
