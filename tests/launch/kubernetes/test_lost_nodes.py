@@ -94,6 +94,14 @@ def test_a_pytorch_job_succeeds_with_its_first_pod_and_deletes_the_others() -> N
     assert "elasticPolicy" not in plain and plain["runPolicy"]["cleanPodPolicy"] == "None"
 
 
+@pytest.mark.parametrize(("options", "sets"), [({}, [(2, 1)]), ({"min_nodes": 1}, [(1, 1), (1, None)])])
+def test_hyperpods_operator_has_spare_pods_beyond_the_replicas(
+    options: dict[str, Any], sets: list[tuple[int, int | None]]
+) -> None:
+    spec = rendered("HyperPodPyTorchJob", "governance", spare_nodes=1, **options)[-1]["spec"]
+    assert [(each["replicas"], each.get("spares")) for each in spec["replicaSpecs"]] == sets
+
+
 @by_kind
 def test_the_command_of_a_node_delays_the_report_of_a_failure(kind: Kind) -> None:
     documents = rendered(kind, spare_nodes=1)

@@ -350,7 +350,6 @@ def test_a_dry_run_shows_the_job_file_as_it_is_written() -> None:
         ("kueue", {"min_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue after a node failure"),
         ("kueue", {"spare_nodes": 1, "kind": "MPIJob"}, "mpirun cannot continue after a node failure"),
         ("kueue", {"spare_nodes": 100}, "102 nodes with its spare nodes"),
-        ("governance", {"spare_nodes": 1, "kind": "HyperPodPyTorchJob"}, "starts ranks on all nodes"),
         ("kueue", {"min_nodes": 1, "nodes": 4, "batch": {"global": 64, "micro": 2}}, "with 3 of its 4 nodes"),
     ],
 )

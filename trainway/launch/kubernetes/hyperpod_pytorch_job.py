@@ -86,7 +86,7 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
     program = request.program
     assert is_torchrun(program.command)
     words = program.command[1:]
-    if program.started_by is None:
+    if program.is_training:
         # The agent starts the ranks itself, and restarts them by its own rules.
         words = ("-m", "training.train", *program.command[len(ELASTIC) :])
     seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
@@ -97,11 +97,14 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
 def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
     """Return one set of pods, or two for an elastic job: the nodes that it requires, and those that it can lose.
 
+    The spare pods are beyond the replicas, and Kueue has the quota of both: `ReplicaSpec` of the model in
+    sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py of sagemaker-hyperpod 3.12.0.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html (read 2026-11-21)
     """
     nodes, least = request.allocation.nodes, options.min_nodes
+    spares = {"spares": options.spare_nodes} if options.spare_nodes else {}
     if least is None or least == nodes:
-        return {"replicaSpecs": [{"name": "pods", "replicas": nodes, "template": template}]}
+        return {"replicaSpecs": [{"name": "pods", "replicas": nodes, **spares, "template": template}]}
     return {
         "elasticPolicy": {
             "minReplicas": least,
@@ -111,7 +114,7 @@ def _replicas(request: Request, options: KubernetesOptions, template: dict[str, 
             "gracefulShutdownTimeoutInSeconds": STOP_SECONDS,
         },
         "replicaSpecs": [
-            {"name": "needed", "replicas": least, "template": _with_priority(template, "high")},
+            {"name": "needed", "replicas": least, **spares, "template": _with_priority(template, "high")},
             {"name": "lent", "replicas": nodes - least, "template": _with_priority(template, "low")},
         ],
     }

@@ -217,10 +217,8 @@ def _check_continues(request: Request, options: KubernetesOptions) -> None:
         raise _cannot(request, "mpirun cannot continue after a node failure", fix)
     if options.kind == "RayJob":
         raise _cannot(request, "the number of nodes of a Ray cluster is fixed while Kueue has its quota", fix)
-    if options.spare_nodes and options.kind == "HyperPodPyTorchJob":
-        why = "HyperPod's operator starts ranks on all nodes of a HyperPodPyTorchJob, and replaces failed nodes"
-        raise _cannot(request, why, "leave --spare-nodes out, or name another --kind")
-    if options.spare_nodes and request.program.started_by is not None:
+    # HyperPod's operator has spare pods of its own, and starts nothing on them.
+    if options.spare_nodes and options.kind != "HyperPodPyTorchJob" and request.program.started_by is not None:
         why = "the run would fail when a spare node ends: the job file has a section `run`"
         raise _cannot(request, why, "leave --spare-nodes out")
     check_lost_nodes(request, options, lambda why, fix: _cannot(request, why, fix))
