@@ -81,12 +81,15 @@ class Agent(LocalElasticAgent):
             if failure.exitcode in STATUSES_FOR_GOOD:
                 return f"rank {failure.local_rank} of this node ended with status {failure.exitcode}, for good"
         if self._failures > self._budget:
-            times = "time" if self._budget == 1 else "times"
             since = f"since the checkpoint of step {self._furthest}" if self._furthest else "without a checkpoint"
             return (
-                f"they failed {self._failures} times {since}, and may be restarted {self._budget} {times} without one"
+                f"they failed {_times(self._failures)} {since}, and may be restarted {_times(self._budget)} without one"
             )
         return None
+
+
+def _times(count: int) -> str:
+    return f"{count} time" if count == 1 else f"{count} times"
 
 
 @record
@@ -106,7 +109,9 @@ def main() -> None:
     if options.standalone:
         options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", str(uuid.uuid4())
     config, _, _ = torchrun.config_from_args(options)
-    config.start_method = os.environ.get("PET_START_METHOD", "forkserver")
+    # Elsewhere than on Linux, a fork of a process with the libraries of the system can crash.
+    # https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods (read 2026-11-30)
+    config.start_method = os.environ.get("PET_START_METHOD", "forkserver" if sys.platform == "linux" else "spawn")
     config.max_restarts = _MOST_ATTEMPTS
     # The function that makes the agent names its class (torch/distributed/launcher/api.py of 2.11 to 2.13).
     vars(api)["LocalElasticAgent"] = Agent

@@ -17,6 +17,14 @@ for number in SIGNALS:
 # https://docs.pytorch.org/docs/stable/cuda_environment_variables.html (read 2026-11-30)
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
-# The optimizers import torch._dynamo when the first of them is made, and it takes as long as PyTorch itself.
-for module in ("torch._dynamo", "torch.distributed.pipelining", "torch.nn.attention.bias", "training.train"):
+_MODULES = (
+    # The optimizers import it when the first of them is made, and it takes as long as PyTorch itself.
+    "torch._dynamo",
+    "torch.distributed.pipelining",
+    "torch.nn.attention.bias",
+    # A fork runs the module `elastic` again, for the function that it is to call.
+    "torch.distributed.run",
+    "training.train",
+)
+for module in _MODULES:
     importlib.import_module(module)

@@ -26,6 +26,12 @@ REPLACED = "the other ranks end as hung, and all meet again when the host is rep
 FAULTS = (
     Fault("A worker is killed", RESTARTS, SAME, f"{PROCESSES}::test_a_killed_worker"),
     Fault(
+        "Workers are killed thirty times in one run",
+        "each new checkpoint allows all restarts again",
+        SAME,
+        f"{PROCESSES}::test_thirty_kills_in_one_run",
+    ),
+    Fault(
         "Workers are killed under plain torchrun, whose store outlives them",
         "the restarted ranks agree on a part of the store that is only theirs",
         SAME,

@@ -7,12 +7,13 @@ import os
 import random
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.moments import wait_for_event, wait_for_moment
+from tests.faults.moments import SECONDS_OF_A_STEP, wait_for_event, wait_for_moment
 from tests.training.conftest import STEPS, Launch, Run
 
 # From the fork of a rank to its first step.
@@ -106,3 +107,29 @@ def test_a_fault_during_recovery(launch: Launch, job: dict[str, Any], untouched:
     run.finish()
     assert run.events("end")[-1]["loss_hex"] == untouched
     assert 1 < len(run.events("start")) <= 3
+
+
+@pytest.mark.exhaustive
+def test_thirty_kills_in_one_run(launch: Launch, job: dict[str, Any], drawn: random.Random, tmp_path: Path) -> None:
+    """A budget of one restart suffices, because the run makes progress before each kill."""
+
+    def document(name: str) -> dict[str, Any]:
+        saved = {"every": 2, "keep": 2, "location": str(tmp_path / name)}
+        return job | {"steps": 64, "checkpoint": saved}
+
+    whole = launch(document("whole"), 2, name="whole")
+    whole.finish()
+    agent = {"PET_START_METHOD": "fork", "PET_MAX_RESTARTS": "1", "PET_MONITOR_INTERVAL": "0.1"}
+    run = launch(document("killed"), 2, elastic=True, **agent)
+    with ThreadPoolExecutor(1) as reader:
+        # The tracebacks of thirty attempts fill a pipe.
+        output = reader.submit(run.finish)
+        for number in range(30):
+            wait_for_event(run, "checkpoint", 2 * number + 2)
+            time.sleep(drawn.uniform(0, SECONDS_OF_A_STEP))
+            kill(run, drawn)
+        output.result()
+    assert len(run.events("start")) == 31
+    assert [run.events("end")[-1][key] for key in ("step", "loss_hex")] == [
+        whole.events("end")[-1][key] for key in ("step", "loss_hex")
+    ]

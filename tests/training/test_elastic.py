@@ -32,9 +32,10 @@ def elastic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launch]:
 
 
 def test_each_new_checkpoint_allows_another_restart(elastic: Launch, job: dict[str, Any], untouched: str) -> None:
-    run = elastic(job, 2)
-    for number, step in enumerate((4, 8, 12)):
-        wait_for_event(run, "checkpoint", step)
+    run = elastic(job | {"checkpoint": job["checkpoint"] | {"every": 2}}, 2)
+    for number in range(3):
+        wait_for_event(run, "start", count=number + 1)
+        wait_for_event(run, "checkpoint", 1 + (run.events("start")[-1]["resumed_from"] or 0))
         os.kill(run.workers()[number % 2], signal.SIGKILL)
     output = run.finish()
     assert len(run.events("start")) == 4, output
