@@ -163,7 +163,8 @@ def test_one_host_trains_from_its_channels_with_synced_code_and_saves_itself_whe
                 break
         host.send_signal(signal.SIGTERM)
         said = host.communicate(timeout=1800)[0]
-    assert "[default0]:code of mine\n" in before, "synced code comes before the image's"
+    # The agent of the job prints it. The process of which the ranks are forks may print later.
+    assert "code of mine\n" in before, "synced code comes before the image's"
     assert host.returncode != 0, "a run that was stopped is not done"
     kept = tmp_path / "algo-1/checkpoints"
     assert list((kept / "saved").glob("step-*/.metadata")), said[-6000:]
