@@ -14,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from tests.known_day import ON_KNOWN_DAY
 from tests.launch.conftest import write_job
 from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT
@@ -183,13 +184,13 @@ PROBLEMS = (
 
 def test_a_check_on_a_platform_says_where_its_values_are_from(home: Path) -> None:
     job = write_job(home, team="research", nodes=8, batch={"global": 64, "micro": 1})
-    said = ran("check", job, f"--platform={EKS}")
+    said = ran("check", job, f"--platform={EKS}", *ON_KNOWN_DAY)
     assert said.exit_code == 0, said.exception
     first, second, *further = said.stdout.replace("\n  ", " ").splitlines()
     assert first.endswith("job.yaml: small on 8 nodes, on atlas: no problems.")
     assert second == f"note: atlas is as {EKS} describes it. The deployed platform was not read"
     assert any("train has 4, and the job waits until 8 are there" in line for line in further)
-    document = json.loads(ran("check", job, f"--platform={EKS}", "--json").stdout)
+    document = json.loads(ran("check", job, f"--platform={EKS}", "--json", *ON_KNOWN_DAY).stdout)
     assert document["problems"] == [] and len(document["notes"]) >= 3
     assert not (home / "runs").exists()
 
@@ -198,10 +199,10 @@ def test_a_check_on_a_platform_says_where_its_values_are_from(home: Path) -> Non
 def test_a_check_on_a_platform_finds_what_a_launch_would(home: Path, changes: dict[str, Any], why: str) -> None:
     job = write_job(home, **{"team": "research", "batch": {"global": 7200, "micro": 1}, **changes})
     assert ran("check", job).exit_code == 0
-    refused = ran("check", job, f"--platform={EKS}")
+    refused = ran("check", job, f"--platform={EKS}", *ON_KNOWN_DAY)
     assert isinstance(refused.exception, SpecError) and why in str(refused.exception)
     assert "    fix: " in str(refused.exception)
-    as_json = ran("check", job, f"--platform={EKS}", "--json")
+    as_json = ran("check", job, f"--platform={EKS}", "--json", *ON_KNOWN_DAY)
     (problem,) = json.loads(as_json.stdout)["problems"]
     assert as_json.exit_code == 2 and why in problem["reason"] and problem["remedy"]
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
     [
         ["--help"],
         ["check", "platform.yaml", *ON_KNOWN_DAY],
-        ["check", "examples/jobs/llama-8b.yaml", "--platform", "examples/eks-p5.yaml"],
+        ["check", "examples/jobs/llama-8b.yaml", "--platform", "examples/eks-p5.yaml", *ON_KNOWN_DAY],
         ["plan", "platform.yaml"],
         ["schema"],
     ],
