@@ -22,6 +22,8 @@ import sys
 import tempfile
 import traceback
 import uuid
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ from training.hosts.restarts import count_start, take_back_start
 from training.observe.run_state import write_failure
 
 SECONDS_AFTER_A_FAILURE = 3
+RENDEZVOUS_PORT = 29500
+"""torchrun's own default (torch/distributed/run.py)."""
 # torchrun counts attempts by what is left of this number, in the names of logs, too. So it never begins again at one.
 _MOST_ATTEMPTS = 1_000_000
 
@@ -103,12 +107,7 @@ def main() -> None:
         print(f"the run is not started again: {why}", file=sys.stderr, flush=True)
         write_failure(f"the run is not started again: {why}", GAVE_UP_STATUS)
         sys.exit(GAVE_UP_STATUS)
-    options = torchrun.parse_args(  # type: ignore[no-untyped-call] # it has no annotations
-        ["-m", "training.train", *sys.argv[1:]]
-    )
-    if options.standalone:
-        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", str(uuid.uuid4())
-    config, _, _ = torchrun.config_from_args(options)
+    config, _, _ = torchrun.config_from_args(options_for(sys.argv[1:]))
     # Elsewhere than on Linux, a fork of a process with the libraries of the system can crash.
     # https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods (read 2026-11-30)
     config.start_method = os.environ.get("PET_START_METHOD", "forkserver" if sys.platform == "linux" else "spawn")
@@ -130,6 +129,24 @@ def main() -> None:
             _, failure = error.get_first_failure()
             traceback.print_exception(error)
             sys.exit(failure.exitcode if failure.exitcode in STATUSES_FOR_GOOD else 1)
+
+
+def options_for(arguments: Sequence[str]) -> Namespace:
+    """Return torchrun's options from the environment, for a job with these arguments.
+
+    torchrun completes its options after it has read them, in the function that also starts the ranks
+    (torch/distributed/run.py of 2.13.0, `run`, read 2026-11-29).
+    """
+    options: Namespace = torchrun.parse_args(  # type: ignore[no-untyped-call] # it has no annotations
+        ["-m", "training.train", *arguments]
+    )
+    names_no_host = options.rdzv_backend == "static" and not options.rdzv_endpoint and options.master_port is None
+    _, most = torchrun.parse_min_max_nnodes(options.nnodes)
+    if options.standalone or (names_no_host and most == 1):
+        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", str(uuid.uuid4())
+    if options.master_port is None:
+        options.master_port = RENDEZVOUS_PORT
+    return options
 
 
 def run_rank(*arguments: str) -> None:

@@ -73,6 +73,32 @@ def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None
     assert run.events("checkpoint")[-1]["step"] == end["step"] < 100_000, output
 
 
+@pytest.mark.parametrize(
+    ("variables", "backend", "endpoint"),
+    [
+        ({}, "c10d", "localhost:0"),
+        ({"PET_STANDALONE": "1"}, "c10d", "localhost:0"),
+        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "first"}, "static", "first:29500"),
+        ({"PET_MASTER_PORT": "29600"}, "static", "127.0.0.1:29600"),
+        ({"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "first:1"}, "c10d", "first:1"),
+    ],
+    ids=["none", "standalone", "a first node", "a port", "an endpoint"],
+)
+def test_options_are_completed_as_by_torchrun(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], backend: str, endpoint: str
+) -> None:
+    from torch.distributed.run import config_from_args
+
+    from training.elastic import options_for
+
+    for name in [name for name in os.environ if name.startswith("PET_")]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    config, _, _ = config_from_args(options_for([]))
+    assert (config.rdzv_backend, config.rdzv_endpoint) == (backend, endpoint)
+
+
 @pytest.mark.exhaustive
 def test_ranks_end_with_their_agent(elastic: Launch, job: dict[str, Any]) -> None:
     run = elastic(job | {"steps": 100_000}, 2)
