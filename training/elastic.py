@@ -152,10 +152,9 @@ def options_for(arguments: Sequence[str]) -> Namespace:
 def run_rank(*arguments: str) -> None:
     """Run `training.train` in the process of a rank, as `python -u -m training.train ARGUMENT…` does."""
     from training.train import main as train
-    from training.warm import SIGNALS
+    from training.warm import hear_signals
 
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+    hear_signals()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     sys.argv = ["training.train", *arguments]
