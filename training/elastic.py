@@ -103,10 +103,30 @@ def main() -> None:
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     os.environ[AGENT] = str(os.getpid())
     run = Path(os.environ.get("TRAINWAY_RUN", "."))
+    # PyTorch sets its handlers when the first ranks start. Until then, the nodes wait for each other, for an hour on
+    # Kubernetes, and Linux does not let the first process of a container end by a signal without a handler.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _stop)
     if why := count_start(run):
         print(f"the run is not started again: {why}", file=sys.stderr, flush=True)
         write_failure(f"the run is not started again: {why}", GAVE_UP_STATUS)
         sys.exit(GAVE_UP_STATUS)
+    try:
+        _start()
+    except SignalException:
+        take_back_start(run)
+        raise
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        traceback.print_exception(error)
+        sys.exit(failure.exitcode if failure.exitcode in STATUSES_FOR_GOOD else 1)
+
+
+def _stop(number: int, _frame: Any) -> None:
+    raise SignalException("the node was told to stop", signal.Signals(number))
+
+
+def _start() -> None:
     config, _, _ = torchrun.config_from_args(options_for(sys.argv[1:]))
     # Elsewhere than on Linux, a fork of a process with the libraries of the system can crash.
     # https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods (read 2026-11-30)
@@ -120,15 +140,7 @@ def main() -> None:
             # The ranks have the environment that this process has now. A node that waits for others imports meanwhile.
             multiprocessing.set_forkserver_preload(["training.warm"])
             multiprocessing.forkserver.ensure_running()
-        try:
-            api.elastic_launch(config, run_rank)(*sys.argv[1:])
-        except SignalException:
-            take_back_start(run)
-            raise
-        except ChildFailedError as error:
-            _, failure = error.get_first_failure()
-            traceback.print_exception(error)
-            sys.exit(failure.exitcode if failure.exitcode in STATUSES_FOR_GOOD else 1)
+        api.elastic_launch(config, run_rank)(*sys.argv[1:])
 
 
 def options_for(arguments: Sequence[str]) -> Namespace:

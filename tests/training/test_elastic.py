@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +75,28 @@ def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None
     output, _ = run.process.communicate(timeout=300)
     (end,) = run.events("end")
     assert run.events("checkpoint")[-1]["step"] == end["step"] < 100_000, output
+
+
+def test_a_stop_while_the_node_waits_for_others_is_no_start(tmp_path: Path) -> None:
+    told = {
+        "PET_NNODES": "2",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "localhost:0",
+        "PET_START_METHOD": "spawn",
+        "TRAINWAY_RESTARTS": "1",
+        "TRAINWAY_RUN": str(tmp_path),
+    }
+    node = subprocess.Popen([sys.executable, "-m", "training.elastic"], env=os.environ | told, stderr=subprocess.PIPE)
+    try:
+        counted = tmp_path / "restarts.json"
+        while not counted.exists() and node.poll() is None:
+            time.sleep(0.1)
+        node.terminate()
+        _, said = node.communicate(timeout=300)
+    finally:
+        node.kill()
+    assert json.loads(counted.read_text())["count"] == 0, said.decode()
+    assert node.returncode == 1
 
 
 @pytest.mark.parametrize(
