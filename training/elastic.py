@@ -14,6 +14,7 @@ variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, and so on. It dif
 - Each attempt has a store of its own (see `parallel/attempt.py`).
 """
 
+import errno
 import multiprocessing
 import multiprocessing.forkserver
 import os
@@ -31,10 +32,10 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
 from torch.distributed.launcher import api
 
-from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD
+from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD, StorageDenied
 from training.hosts.agent import AGENT, PROGRESS, progress
 from training.hosts.restarts import count_start, take_back_start
 from training.observe.run_state import write_failure
@@ -49,6 +50,9 @@ _MOST_ATTEMPTS = 1_000_000
 class Agent(LocalElasticAgent):
     """torchrun's agent, with restarts that refill and ends that do not wait."""
 
+    ended_for_good: int | None = None
+    """The status of a rank that a restart cannot change. A node has one agent."""
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._budget = int(os.environ.get("PET_MAX_RESTARTS", "0"))
@@ -58,7 +62,7 @@ class Agent(LocalElasticAgent):
         started: dict[int, Any] = super()._start_workers(worker_group)
         # Whoever finds a failed rank waits 30 seconds for the others, and no option changes that
         # (torch/multiprocessing/spawn.py of 2.13.0, `join`).
-        ranks = self._pcontext._pc  # type: ignore[union-attr]
+        self._ranks = ranks = self._pcontext._pc  # type: ignore[union-attr]
         wait = ranks._join_procs_with_timeout
         ranks._join_procs_with_timeout = lambda seconds: wait(min(seconds, SECONDS_AFTER_A_FAILURE))
         return started
@@ -70,22 +74,31 @@ class Agent(LocalElasticAgent):
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
+        statuses = [process.exitcode for process in self._ranks.processes]
+        if result.state is WorkerState.HEALTHY and None not in statuses:
+            # PyTorch waits for what each rank returns, and a rank that calls `os._exit(0)` returns nothing.
+            first, (pid, *_) = worker_group.workers[0], self._ranks.pids()
+            failure = ProcessFailure(local_rank=0, pid=pid, exitcode=1, error_file="<N/A>")
+            result = RunResult(WorkerState.FAILED, failures={first.global_rank: failure})
+            print(f"all ranks of this node ended, with status {statuses}, and not as a job ends", file=sys.stderr)
         if result.state in (WorkerState.UNHEALTHY, WorkerState.FAILED):
             reached = progress()
             self._failures = 1 if reached > self._furthest else self._failures + 1
             self._furthest = max(reached, self._furthest)
-            if why := self._end(result):
+            if why := self._end(statuses):
                 print(f"the ranks are not started again: {why}", file=sys.stderr, flush=True)
                 self._remaining_restarts = 0
         return result
 
-    def _end(self, result: RunResult) -> str | None:
+    def _end(self, statuses: Sequence[int | None]) -> str | None:
         """Return why a failure ends the job, or None if the ranks start again."""
-        for failure in result.failures.values():
-            if failure.exitcode in STATUSES_FOR_GOOD:
-                return f"rank {failure.local_rank} of this node ended with status {failure.exitcode}, for good"
+        # Several ranks may have ended since the last look, and PyTorch names one of them.
+        for rank, status in enumerate(statuses):
+            if status in STATUSES_FOR_GOOD:
+                Agent.ended_for_good = status
+                return f"rank {rank} of this node ended with status {status}, for good"
         if self._failures > self._budget:
-            since = f"since the checkpoint of step {self._furthest}" if self._furthest else "without a checkpoint"
+            since = f"since the checkpoint of step {self._furthest}" if self._furthest else "without a new checkpoint"
             return (
                 f"they failed {_times(self._failures)} {since}, and may be restarted {_times(self._budget)} without one"
             )
@@ -112,18 +125,42 @@ def main() -> None:
         write_failure(f"the run is not started again: {why}", GAVE_UP_STATUS)
         sys.exit(GAVE_UP_STATUS)
     try:
+        _check_logs()
         _start()
+    except StorageDenied as error:
+        print(error, file=sys.stderr, flush=True)
+        write_failure(str(error), error.status)
+        sys.exit(error.status)
     except SignalException:
         take_back_start(run)
         raise
     except ChildFailedError as error:
-        _, failure = error.get_first_failure()
         traceback.print_exception(error)
-        sys.exit(failure.exitcode if failure.exitcode in STATUSES_FOR_GOOD else 1)
+        sys.exit(Agent.ended_for_good or 1)
 
 
 def _stop(number: int, _frame: Any) -> None:
     raise SignalException("the node was told to stop", signal.Signals(number))
+
+
+def _check_logs() -> None:
+    """Make the directory of the logs, which PyTorch makes before any rank could say why it cannot write.
+
+    Raises:
+        StorageDenied: the directory cannot be written.
+    """
+    if not (directory := os.environ.get("PET_LOG_DIR")):
+        return
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+    if not os.access(directory, os.W_OK):
+        raise StorageDenied(
+            f"{directory}: the logs of the run cannot be written. Mount the file system read-write, let the user of "
+            f"this job (ID {os.geteuid()}) write there, or give the run another directory"
+        )
 
 
 def _start() -> None:
@@ -139,7 +176,14 @@ def _start() -> None:
         if config.start_method == "forkserver":
             # The ranks have the environment that this process has now. A node that waits for others imports meanwhile.
             multiprocessing.set_forkserver_preload(["training.warm"])
-            multiprocessing.forkserver.ensure_running()
+            try:
+                multiprocessing.forkserver.ensure_running()
+            except OSError as error:
+                # Its socket is below TMPDIR, and the path of a socket has 107 bytes at most.
+                print(
+                    f"each rank imports everything itself, because its warm process cannot start: {error}", flush=True
+                )
+                config.start_method = "spawn"
         api.elastic_launch(config, run_rank)(*sys.argv[1:])
 
 

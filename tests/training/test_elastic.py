@@ -17,6 +17,7 @@ import pytest
 from tests.faults.moments import wait_for_event
 from tests.faults.test_processes import lives
 from tests.training.conftest import STEPS, Launch, Run, children_of, launching
+from tests.training.torchrun_server import TorchrunServer
 
 # The ranks are forks of the agent of the tests, which has imported everything, or of its own warm process.
 FORKS = {"PET_START_METHOD": "fork"}
@@ -55,7 +56,7 @@ def test_restarts_without_a_new_checkpoint_end_the_job_with_a_sentence(elastic: 
         os.kill(run.workers()[1], signal.SIGKILL)
     output, _ = run.process.communicate(timeout=300)
     assert run.process.returncode == 1
-    assert "are not started again: they failed 2 times without a checkpoint, and may be restarted 1 time" in output
+    assert "are not started again: they failed 2 times without a new checkpoint, and may be restarted 1 time" in output
 
 
 def test_a_mistake_ends_the_job_at_once_with_its_own_status(elastic: Launch, job: dict[str, Any]) -> None:
@@ -64,6 +65,33 @@ def test_a_mistake_ends_the_job_at_once_with_its_own_status(elastic: Launch, job
     assert run.process.returncode == 2, output
     assert output.count("a global batch of 7 samples") == 1, output
     assert "the ranks are not started again: rank 0 of this node ended with status 2, for good" in output
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected", "said"),
+    [
+        ("0 0", 1, "all ranks of this node ended, with status [0, 0], and not as a job ends"),
+        ("1 77", 77, "rank 1 of this node ended with status 77, for good"),
+        ("77 1", 77, "rank 0 of this node ended with status 77, for good"),
+    ],
+)
+def test_ranks_that_end_between_two_looks_of_the_agent_are_all_looked_at(
+    statuses: str, expected: int, said: str, torchrun: TorchrunServer
+) -> None:
+    told = {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": "2", "PET_MONITOR_INTERVAL": "2", "STATUSES": statuses}
+    program = Path(__file__).with_name("ranks_that_end.py")
+    ended = torchrun.start_python([str(program)], os.environ | FORKS | told)
+    output, _ = ended.communicate(300)
+    assert said in output, output
+    assert ended.returncode == expected
+
+
+def test_logs_that_cannot_be_written_end_the_job_with_a_sentence(elastic: Launch, job: dict[str, Any]) -> None:
+    # Nobody can make a directory there.
+    run = elastic(job, 2, PET_LOG_DIR="/sys/trainway/logs")
+    output, _ = run.process.communicate(timeout=300)
+    assert run.process.returncode == 77, output
+    assert output.startswith("/sys/trainway/logs: the logs of the run cannot be written. Mount")
 
 
 def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def test_a_train_job_starts_again_as_often_as_its_job_file_says(platform: str) -
     assert job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"] == job["metadata"]["name"]
     assert {"name": "TRAINWAY_RESTARTS", "value": "4"} in job["spec"]["trainer"]["env"]
     policy = job_set_of(runtime)["failurePolicy"]
-    assert policy["maxRestarts"] == 1000
+    assert policy["maxRestarts"] == 30 * 4
     assert policy["rules"][0]["action"] == "FailJobSet"
     *_, for_good = job_in(job_set_of(runtime))["podFailurePolicy"]["rules"]
     assert for_good["action"] == "FailJob" and tuple(for_good["onExitCodes"]["values"]) == STATUSES_FOR_GOOD

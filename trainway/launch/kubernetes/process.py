@@ -22,8 +22,9 @@ KILL_RANKS_AFTER = STOP_SECONDS - 20
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md
 # (read 2026-11-21)
 JOIN_SECONDS = 3600
-# A bound for a run whose first node never starts to count. A node that is lost every hour uses them up in a month.
-_RESTARTS_OF_A_LIFE = 1000
+# A bound for a run whose first node cannot count, for example because its file system is full. The default allows 300
+# restarts in the life of a run.
+_RESTARTS_OF_A_LIFE = 30
 CODE = "/tmp/trainway-code"
 # The program becomes the container's first process, which is the one that is told to stop. Kubernetes makes $( of $$(.
 _WITH_CODE = (
@@ -44,7 +45,7 @@ def restarts_of_object(request: Request) -> int:
     none (training/hosts/restarts.py). Kubernetes would count those of the whole life of the run.
     """
     restarts = request.program.life_cycle.restarts
-    return _RESTARTS_OF_A_LIFE if _counts_itself(request) else restarts
+    return _RESTARTS_OF_A_LIFE * restarts if _counts_itself(request) else restarts
 
 
 def counted_restarts(request: Request) -> dict[str, str]:

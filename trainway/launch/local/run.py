@@ -105,7 +105,9 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
     every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
-    marks_lines = is_torchrun(launch.command)
+    if marks_lines := is_torchrun(launch.command):
+        # PyTorch has it, and says more clearly than a module that cannot be imported that there is none.
+        _found("torchrun")
     with (
         recorded_launch(run, handle_of(run), launch.command, launch.environment, options) as record,
         (run / "logs" / "torchrun.log").open("a", encoding="utf-8") as log,
