@@ -39,7 +39,8 @@ def start() -> Iterator[Start]:
         )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
-        (first,) = children_of(process.pid)
+        # A program that ends at once may have ended by now.
+        (first,) = children_of(process.pid) or [0]
         return process, first
 
     yield begin
