@@ -2,7 +2,7 @@
 
 An attempt is drawn from its number, so that one that did harm is made again. The even ones change each field of the
 record's model in turn, and half of these further ones at the same time. The odd ones change what commands act on: a
-value of the handle, or the name of a file.
+value of the handle, or the name of a file. Beside each record is a state, whose fields are changed in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from tests.launch.registry import launches
 from trainway.launch.registry.record import SCHEMA_VERSION, key_of
+from trainway.launch.registry.state import VERSION, state_key_of
 
 TEAM = "research"
 CANARY = "canary"
@@ -125,18 +126,28 @@ NAMES = ("a" * 300, "..", "\x1b[2Jname", "a b", "-rf", "left\u202eright", "$(tou
 
 @dataclass(frozen=True)
 class Attempt:
-    """An object at the key of a record. `changed` lists the hostile fields by the names that `fields_of` yields."""
+    """An object at the key of a record, and one at that of the run's state.
+
+    `changed` and `changed_of_state` list the hostile fields by the names that `fields_of` yields.
+    """
 
     number: int
     run: str
     target: str
     body: bytes
     changed: frozenset[str]
+    state: bytes
+    changed_of_state: frozenset[str]
 
     @property
     def key(self) -> str:
-        """The key of the object in the bucket."""
+        """The key of the record in the bucket."""
         return key_of(TEAM, self.run)
+
+    @property
+    def state_key(self) -> str:
+        """The key of the state in the bucket."""
+        return state_key_of(TEAM, self.run)
 
 
 def genuine(run: str, target: str, *, full: bool = True) -> dict[str, Any]:
@@ -166,6 +177,27 @@ def genuine(run: str, target: str, *, full: bool = True) -> dict[str, Any]:
         "files": {"job.yaml": JOB},
         "launch": launches.of_run(launch, run) | {"options": options},
         "attempts": 1,
+    }
+
+
+def genuine_state() -> dict[str, Any]:
+    """Return the state of a running job, with each field that any run writes."""
+    return {
+        "schema_version": VERSION,
+        "state": "running",
+        "attempt": 2,
+        "started": 1.7e9,
+        "written": 1.7e9 + 60,
+        "step": 7,
+        "steps": 10,
+        "loss": 2.5,
+        "stepped": 1.7e9 + 59,
+        "step_seconds": 1.5,
+        "checkpoint": {"step": 5, "location": "s3:/checkpoints/step-5", "time": 1.7e9 + 50, "every": 5},
+        "reason": "the loss is no number",
+        "exit_status": 1,
+        "nodes": ["train-1 i-0123456789abcdef0", "train-2"],
+        "stragglers": "rank 3 on train-2 (GPU 1) is slower than the others by 15 %",
     }
 
 
@@ -215,7 +247,19 @@ def attempt(number: int, targets: tuple[str, ...] = tuple(TARGETS)) -> Attempt:
         body = drawn.choice(TEXTS)(body)
     if drawn.random() < 0.02:
         run = drawn.choice(NAMES)
-    return Attempt(number, run, target, body, changed)
+    return Attempt(number, run, target, body, changed, *_state(number))
+
+
+def _state(number: int) -> tuple[bytes, frozenset[str]]:
+    """Return the text of the state beside the record of an attempt, and the changed fields."""
+    drawn, state = random.Random(f"state {number}"), genuine_state()
+    # Commands show the reason of a run that has ended, and the steps of one that runs.
+    state["state"] = drawn.choice(("running", "running", "succeeded", "stopped", "failed"))
+    known = list(paths(state))
+    chosen = [known[number % len(known)], *(drawn.choice(known) for _ in range(drawn.choice((0, 0, 1, 2))))]
+    changed = frozenset(field_at(each) for each in chosen if _change(state, each, VALUES, drawn))
+    body = json.dumps(state).encode()
+    return drawn.choice(TEXTS)(body) if drawn.random() < 0.1 else body, changed
 
 
 def _change(record: dict[str, Any], path: tuple[Any, ...], values: tuple[Any, ...], drawn: random.Random) -> bool:

@@ -1,4 +1,4 @@
-"""Threat: a job or a member writes a record, and colleagues who list, watch, resume, copy, or stop runs read it.
+"""Threat: a job or a member writes a record and a state, and colleagues list, watch, resume, copy, or stop runs.
 
 Thousands of hostile records go through the commands on the machine of the member who launched the run and on that of a
 colleague. The commands and the calls of AWS are compared with those of a genuine record.
@@ -30,14 +30,17 @@ from tests.security.hostile_records import (
     TEAM,
     Attempt,
     attempt,
+    field_at,
     fields_of,
     genuine,
+    genuine_state,
     paths,
 )
 from tests.security.two_homes import LOGIN, Programs, Said, make_homes, recording, run_at
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.registry.find import launch_of
 from trainway.launch.registry.record import UnreadableRecord, _Record, key_of, parse
+from trainway.launch.registry.state import _State, parse_state, state_key_of
 from trainway.launch.runs.names import is_run_name
 from trainway.spec.deployed_file import deployed_file, deployed_file_name, written
 from trainway.spec.handoff import Association, BuiltImage, HandOff, TrainingJobs
@@ -142,26 +145,30 @@ class Laptops:
         for target in TARGETS:
             for full in (False, True):
                 body = json.dumps(genuine(GENUINE, target, full=full)).encode()
-                found = dict(self.everything([GENUINE], [body]))
+                found = dict(self.everything([GENUINE], [body], [json.dumps(genuine_state()).encode()]))
                 assert all(said.fault is None for said in found.values()), found
         for text in {each.rstrip() for each in self.programs.started}:
             pattern = re.escape(text)
             for value, allowed in PATTERNS.items():
                 pattern = pattern.replace(re.escape(value), allowed)
             self.allowed.add(re.compile(pattern, re.ASCII))
-        self.s3.delete_object(Bucket=self.registry.bucket, Key=key_of(TEAM, GENUINE))
+        for key in (key_of(TEAM, GENUINE), state_key_of(TEAM, GENUINE)):
+            self.s3.delete_object(Bucket=self.registry.bucket, Key=key)
         self.tree = self.files()
 
-    def everything(self, runs: Sequence[str], bodies: Sequence[bytes]) -> Iterator[tuple[tuple[Any, ...], Said]]:
-        """Write records, run each command in both homes, and yield the home, the words, and what was said.
+    def everything(
+        self, runs: Sequence[str], bodies: Sequence[bytes], states: Sequence[bytes]
+    ) -> Iterator[tuple[tuple[Any, ...], Said]]:
+        """Write records and states, run each command in both homes, and yield the home, the words, and what was said.
 
         The first home has the directory of each run as its launch left it. The other one has none.
         """
         self.programs.training_jobs.clear()
         for home in self.homes:
             home.forget_runs()
-        for run, body in zip(runs, bodies, strict=True):
+        for run, body, state in zip(runs, bodies, states, strict=True):
             self.put(run, body)
+            self.s3.put_object(Bucket=self.registry.bucket, Key=state_key_of(TEAM, run), Body=state)
             launched = self.launched(run)
             self.homes[0].keep(launched, launch_of(launched, self.registry))
         for index, home in enumerate(self.homes):
@@ -195,7 +202,8 @@ class Laptops:
         self.programs.started.clear()
         runs = [each.run for each in attempts]
         found = []
-        for words, said in self.everything(runs, [each.body for each in attempts]):
+        states = [each.state for each in attempts]
+        for words, said in self.everything(runs, [each.body for each in attempts], states):
             if said.fault is not None:
                 found.append(f"{words}: {type(said.fault).__name__}: {str(said.fault)[:200]!r}")
             if not said.text.replace("\n", "").isprintable():
@@ -216,8 +224,9 @@ class Laptops:
         found += [
             f"wrote a script to {page}" for page in self.directory.rglob("report.html") if SCRIPT in page.read_text()
         ]
-        for run in runs:
-            self.s3.delete_object(Bucket=self.registry.bucket, Key=key_of(TEAM, run))
+        for each in attempts:
+            for key in (each.key, each.state_key):
+                self.s3.delete_object(Bucket=self.registry.bucket, Key=key)
         return found
 
     def unlisted(self, said: Said, attempts: Sequence[Attempt]) -> Iterator[str]:
@@ -269,6 +278,14 @@ def test_every_field_of_a_record_is_attempted() -> None:
     for name, launch in TARGETS.items():
         changed = frozenset[str]().union(*(each.changed for each in tried if each.target == name))
         assert {*fields_of(_Record), *(f"launch.handle.{key}" for key in launch["handle"])} <= changed
+
+
+def test_every_field_of_a_state_is_attempted() -> None:
+    stated = genuine_state()
+    assert set(fields_of(_State)) <= {field_at(path) for path in paths(stated)}, "a new field needs a value"
+    assert parse_state(json.dumps(stated)).stragglers == stated["stragglers"]
+    changed = frozenset[str]().union(*(attempt(number).changed_of_state for number in range(3000)))
+    assert {"schema_version", *fields_of(_State)} <= changed
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(1000, marks=pytest.mark.exhaustive)])
