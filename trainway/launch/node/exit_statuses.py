@@ -2,7 +2,7 @@
 
 import os
 
-FAILED, STOPPED, NOT_EXECUTABLE, NOT_FOUND = 1, 75, 126, 127
+FAILED, STOPPED, HUNG, NOT_EXECUTABLE, NOT_FOUND = 1, 75, 76, 126, 127
 
 
 class CannotStart(Exception):

@@ -12,6 +12,7 @@ from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, Cannot
 from trainway.launch.node.failure_causes import SECONDS_OF_A_START
 from trainway.launch.node.node_rank import node_rank
 from trainway.launch.node.program_output import KEPT_IN
+from trainway.launch.node.program_stacks import VARIABLE
 from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
 
@@ -59,6 +60,7 @@ class NodeOfRun:
             **({"OMPI_MCA_mca_base_env_list": ";".join(passed_on + list(_TOLD_BY_STARTER))} if passed_on else {}),
             # torchrun passes the lines of its ranks on in blocks of 8 KiB otherwise. The training image sets it, too.
             "PYTHONUNBUFFERED": told.get("PYTHONUNBUFFERED", "1"),
+            VARIABLE: told.get(VARIABLE, "1"),
             "PET_LOG_DIR": logs,
             "TRAINWAY_ATTEMPT": str(self.attempt),
             "TRAINWAY_NODE_RANK": str(self.rank),
@@ -71,6 +73,11 @@ class NodeOfRun:
             "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2",
             "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2",
         }
+
+    @property
+    def hang_file(self) -> Path:
+        """The file by which the first node tells the others that the program hangs."""
+        return self.run / "attempts" / str(self.attempt) / "hang"
 
     def ended(self, failure: str, status: int, stopped: str = "") -> int:
         """Record how the program ended on this node, print a failure or a stop, and return the exit status."""

@@ -61,7 +61,7 @@ def is_anything_left() -> bool:
     A child that ends while /proc is read hides its own children, which this process adopts then. So a look that finds
     nothing is repeated.
     """
-    return any(found != _zombies(found) for found in (_descendants() for _ in range(2)))
+    return any(found != _zombies(found) for found in (descendants() for _ in range(2)))
 
 
 def variables_of(pid: int) -> "list[bytes]":
@@ -77,7 +77,7 @@ def still_running() -> "list[str]":
 
     For example `python3 (rank 1, process 4711, futex_do_wait)`. Arguments are left out, because they may hold a secret.
     """
-    found = sorted(_descendants())
+    found = sorted(descendants())
     return [_described(pid) for pid in found if pid not in _zombies(set(found))]
 
 
@@ -87,17 +87,23 @@ def kill_descendants() -> None:
     for _ in range(50):
         if not is_anything_left():
             return
-        for pid in _descendants():
+        for pid in descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
 
 
-def _descendants() -> "set[int]":
+def descendants() -> "set[int]":
+    """Return the processes below this one."""
     parents, found = _parents(), {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {os.getpid()}
+
+
+def seconds_of_processor(pid: int) -> float:
+    """Return the processor time of a process and of its children that have ended: proc_pid_stat(5)."""
+    return sum(map(int, _stat(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _parents() -> "dict[int, int]":

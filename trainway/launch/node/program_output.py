@@ -4,7 +4,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
@@ -61,12 +61,14 @@ class ProgramOutput:
         return any(text.endswith(value[:count]) for value in self._secrets for count in range(1, len(value)))
 
 
-def lines_of(source: "BufferedReader", output: ProgramOutput) -> "Iterator[bytes]":
+def lines_of(
+    source: "BufferedReader", output: ProgramOutput, hear: "Callable[[], None]" = lambda: None
+) -> "Iterator[bytes]":
     """Yield what a program writes, without secrets, as lines that end with a newline.
 
     A carriage return ends a line of a progress bar. Of these lines, one is yielded every SECONDS_BETWEEN_UPDATES. The
     last one before a silence is yielded, too, because its carriage return may come with the next step. A line without
-    an end is yielded in pieces of MOST_BYTES.
+    an end is yielded in pieces of MOST_BYTES. `hear` is called whenever something was read.
     """
     kept, end, shown, next_update = b"", b"", b"", 0.0
     while True:
@@ -81,6 +83,7 @@ def lines_of(source: "BufferedReader", output: ProgramOutput) -> "Iterator[bytes
         read = source.read1(MOST_BYTES)
         if not read:
             break
+        hear()
         was_bar = end == b"\r"
         *ended, kept = _END.split(kept + read)
         # Two values for each line: its bytes, and its end.
@@ -112,7 +115,9 @@ def _has_more(source: "BufferedReader", seconds: float) -> bool:
     return bool(select.select([source], [], [], seconds)[0])
 
 
-def pass_on(source: "BufferedReader", sink: "IO[bytes]", log: Path, output: ProgramOutput) -> None:
+def pass_on(
+    source: "BufferedReader", sink: "IO[bytes]", log: Path, output: ProgramOutput, hear: "Callable[[], None]"
+) -> None:
     """Pass on what the program writes, and keep it in the log, each as far as KEPT_IN says.
 
     torchrun keeps the lines of its ranks itself. If the reader of the sink has closed it, discard the lines, and
@@ -121,7 +126,7 @@ def pass_on(source: "BufferedReader", sink: "IO[bytes]", log: Path, output: Prog
     kept_in = os.environ.get(KEPT_IN)
     file = None if kept_in == "console" else LogFile(log)
     ranks = RanksOfTorchrun(log.parents[3])
-    for line in lines_of(source, output):
+    for line in lines_of(source, output, hear):
         text = line.decode(errors="replace").rstrip("\n")
         is_kept = file is not None and (ranks.keep(text) or file.keep(line))
         if kept_in != "files" or not is_kept:

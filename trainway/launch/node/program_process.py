@@ -11,14 +11,21 @@ from trainway.launch.node.process_tree import (
     SECONDS_BETWEEN_LOOKS,
     adopt_orphans,
     begin,
+    descendants,
     is_anything_left,
     kill_descendants,
     reaped,
     still_running,
 )
 from trainway.launch.node.program_output import ProgramOutput, pass_on
+from trainway.launch.node.program_stacks import write_stacks
 from trainway.launch.node.program_stop import ProgramStop
+from trainway.launch.node.silence import Silence
 from trainway.launch.node.stop_request import StopRequest
+
+SECONDS_FOR_STACKS = 10.0
+# What a rank has printed passes through its launcher.
+_SECONDS_FOR_THE_LAST_LINES = 2.0
 
 
 def run_program(
@@ -27,8 +34,12 @@ def run_program(
     directory: Path,
     stop: StopRequest,
     output: ProgramOutput,
-) -> "tuple[int, list[str]]":
-    """Run the program to its end, and return its exit status and the processes that were killed after the grace."""
+    silence: Silence,
+) -> "tuple[int, list[str], str | None]":
+    """Run the program to its end.
+
+    Return its exit status, the processes that were killed after the grace, and why it was ended because it hangs.
+    """
     adopt_orphans()
     if Path(asked.command[0]).name == "torchrun":
         # Libraries that find Slurm's variables start their ranks by them, and torchrun has started the ranks already.
@@ -44,7 +55,7 @@ def run_program(
     )
     logs = Path(environment["PET_LOG_DIR"]) / "program" / "attempt_0" / "0"
     readers = [
-        threading.Thread(target=pass_on, args=(source, sink, logs / f"{name}.log", output), daemon=True)
+        threading.Thread(target=pass_on, args=(source, sink, logs / f"{name}.log", output, silence.hear), daemon=True)
         for source, sink, name in (
             (process.stdout, sys.stdout.buffer, "stdout"),
             (process.stderr, sys.stderr.buffer, "stderr"),
@@ -53,6 +64,8 @@ def run_program(
     for reader in readers:
         reader.start()
     killed: list[str] = []
+    hangs: str | None = None
+    writing: set[int] = set()
     end = None
     told = ProgramStop(process.pid, asked.command, stop.signal, asked.grace, with_children=asked.script)
     status = None
@@ -68,6 +81,11 @@ def run_program(
             told.tell_survivors()
         if stop.asked_at is not None and end is None:
             end = time.monotonic() + asked.grace
+        elif end is None and (hangs := silence.look()):
+            print(f"trainway: {hangs}", file=sys.stderr, flush=True)
+            writing, end = write_stacks(process.pid), time.monotonic() + SECONDS_FOR_STACKS
+        elif writing and not writing & descendants():
+            writing, end = set(), time.monotonic() + _SECONDS_FOR_THE_LAST_LINES
         if end is not None and time.monotonic() >= end:
             killed = killed or still_running()
             kill_descendants()
@@ -77,4 +95,4 @@ def run_program(
     for reader in readers:
         reader.join(timeout=5)
     output.metrics.close()
-    return (128 - status if status < 0 else status), killed
+    return (128 - status if status < 0 else status), killed, hangs

@@ -46,7 +46,7 @@ class ProgramStop:
     def tell(self) -> None:
         """Signal the program: its first process, or the ranks of a launcher that would kill them."""
         self._is_told = True
-        ranks = _ranks_below(self._pid) if self._kills_ranks else set()
+        ranks = ranks_below(self._pid) if self._kills_ranks else set()
         first = ranks or {self._pid, *(children_of(self._pid) if self._with_children else ())}
         self._tell(first)
 
@@ -68,7 +68,7 @@ class ProgramStop:
         """Signal processes, except readers of a pipe: their end would break the pipe of a process that saves."""
         for pid in sorted(pids - _readers(pids) - self._told):
             children = children_of(pid)
-            caught, ignored = _handling(pid, self._signal)
+            caught, ignored = handling(pid, self._signal)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, self._signal)
             self._told.add(pid)
@@ -78,12 +78,12 @@ class ProgramStop:
                 self._uninformed |= children
 
 
-def _ranks_below(pid: int) -> "set[int]":
+def ranks_below(pid: int) -> "set[int]":
     """Return the topmost processes below a process that have the number of a rank in their environment."""
     found: set[int] = set()
     for child in children_of(pid):
         is_rank = any(each.startswith(b"LOCAL_RANK=") for each in variables_of(child))
-        found |= {child} if is_rank else _ranks_below(child)
+        found |= {child} if is_rank else ranks_below(child)
     return found
 
 
@@ -104,7 +104,7 @@ def _file(pid: int, descriptor: int) -> str:
         return ""
 
 
-def _handling(pid: int, number: "signal.Signals") -> "tuple[bool, bool]":
+def handling(pid: int, number: "signal.Signals") -> "tuple[bool, bool]":
     """Return whether a process has a handler for a signal, and whether it ignores the signal."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()

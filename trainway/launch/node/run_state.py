@@ -66,6 +66,18 @@ class NodeState:
         return self._has_step
 
     @property
+    def stepped(self) -> "float | None":
+        """The time of the last new step in seconds since the epoch, or None."""
+        with self._lock:
+            return self._now.get("stepped")
+
+    @property
+    def step_seconds(self) -> "float | None":
+        """The time of a step in seconds, from the last ones, or None."""
+        with self._lock:
+            return statistics.median(self._paces) if self._paces else None
+
+    @property
     def is_in_bucket(self) -> bool:
         """Whether the bucket of a platform has the state."""
         return self._location is not None

@@ -27,7 +27,14 @@ if __name__ == "__main__":
     sys.modules[_package.__name__] = _package
 
 from trainway.launch.node.command_check import check_command, check_inputs
-from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart, StoppedBefore, stopped_status
+from trainway.launch.node.exit_statuses import (
+    HUNG,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    CannotStart,
+    StoppedBefore,
+    stopped_status,
+)
 from trainway.launch.node.incomplete_checkpoints import set_incomplete_aside
 from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import NodeOfRun
@@ -37,6 +44,7 @@ from trainway.launch.node.program_needs import code_directory, read_secrets, wit
 from trainway.launch.node.program_output import ProgramOutput
 from trainway.launch.node.program_process import run_program
 from trainway.launch.node.rank_of_mpirun import run_rank
+from trainway.launch.node.silence import Silence
 from trainway.launch.node.stop_request import StopRequest
 
 # A shell that is signaled ends at once, and leaves its programs alone. With a trap, bash waits for the program that it
@@ -55,6 +63,7 @@ def main() -> int:
     parser.add_argument(
         "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
     )
+    parser.add_argument("--hang", type=float, default=0, metavar="SECONDS", help="least silence that is a hang")
     parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
     parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
     parser.add_argument("--script", action="store_true", help="the command is a script for bash")
@@ -91,7 +100,8 @@ def main() -> int:
         elif not asked.metric and node.rank == 0:
             metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
-        ended = run_program(asked, {**environment, **secrets}, directory, stop, output)
+        silence = Silence(asked.hang, node.state, node.hang_file)
+        status, killed, hangs = run_program(asked, {**environment, **secrets}, directory, stop, output, silence)
         if node.rank == 0:
             note_outputs(run, environment["TRAINWAY_OUTPUT"], node.attempt)
     except CannotStart as problem:
@@ -101,12 +111,13 @@ def main() -> int:
     except OSError as problem:
         # For example a script without `#!` in its first line.
         return node.ended(f"{asked.command[0]} cannot start: {problem}", NOT_EXECUTABLE)
-    status, killed = ended
     if stop.asked_at is not None:
         how = f"the program's exit status is {status}"
         if killed:
             how = f"it was killed after {asked.grace:g} seconds, and until then there were {', '.join(killed)}"
         return node.ended("", stopped_status(), stopped=how)
+    if hangs is not None:
+        return node.ended(hangs, HUNG)
     if status == 0 and not output.causes.denies_success():
         return node.ended("", 0)
     cause, is_for_good = output.cause(time.time() - node.started)
