@@ -66,6 +66,7 @@ PLANTED_IN = {
         "test_fault_table.py::test_other_failures_are_tried_again_and_so_is_memory_after_a_while"
     ),
     "a full disk": "test_fault_table.py::test_a_fault_of_the_program_is_a_sentence_and_not_tried_again",
+    "a hang": "test_silent_programs.py::test_a_program_that_hangs_is_ended_with_its_stacks",
 }
 
 

@@ -170,6 +170,14 @@ class RunSection(Section):
         ge=0,
         description="TRAINWAY_ARRAY_INDEX of the program. `trainway launch --array N` sets it to 0, 1, … in N runs.",
     )
+    # HyperPod's operator restarts a job after the same time without a step (trainway/launch/kubernetes/options.py).
+    hang_minutes: int = Field(
+        30,
+        ge=0,
+        le=24 * 60,
+        description="Minutes without output, step, and work after which a program that has taken steps is ended. 0: it "
+        "is never ended.",
+    )
     stop: StopSection = Field(StopSection(), description="How the program is asked to stop.")
     metrics: RunMetrics = Field(
         {},

@@ -32,6 +32,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         started_by=(
             f"--stop-signal={run.stop.signal}",
             f"--grace={run.stop.grace}",
+            f"--hang={run.hang_minutes * 60}",
             *(f"--metric={name}={pattern}" for name, pattern in patterns.items()),
             *(() if files is None else (f"--metric-files={files}",)),
             *(f"--secret={name}={secret}" for name, secret in secrets.items()),
