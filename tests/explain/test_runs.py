@@ -18,6 +18,7 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.explain import as_text, explain
+from trainway.explain.findings import Finding
 from trainway.explain.log_lines import logs_of_lines
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.runs.evidence import evidence_of
@@ -58,9 +59,15 @@ def test_a_run_that_waits_under_slurm_says_for_what(cluster: Machines, hand_off:
         p5 = on_slurm(hand_off, instance_type="p5.48xlarge", mount=str(cluster.shared))
         handle = submit(request(tmp_path, p5, run="waits", batch={"global": 8, "micro": 1}), CATALOGUE)
         record_submission(tmp_path, "slurm", handle, {}, {})
-        # The scheduler says why a job waits when it has looked at it.
-        wait_for("the reason", lambda: bool(explain(evidence_of(tmp_path))))
-        findings = explain(evidence_of(tmp_path))
+        findings: tuple[Finding, ...] = ()
+
+        def is_explained() -> bool:
+            nonlocal findings
+            findings = explain(evidence_of(tmp_path))
+            return bool(findings)
+
+        # The scheduler says why a job waits when it has looked at it, and has no reason while it looks again.
+        wait_for("the reason", is_explained)
         assert findings[0].name == "slurm-waits-for-nodes", as_text(findings)
     finally:
         cluster.ask("scontrol", "update", "nodename=n1,n2", "state=resume")
