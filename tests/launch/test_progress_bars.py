@@ -153,7 +153,7 @@ def test_a_number_that_is_too_large_is_left_out(count: str, more: str, found: di
 
 
 def test_the_state_of_a_run_has_no_infinity() -> None:
-    state = NodeState(1, 0.0, is_first=True)
+    state = NodeState(1, 0.0, leads=True)
     state.take({"step": math.inf, "loss": math.inf})
     assert not state.has_step
 

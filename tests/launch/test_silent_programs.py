@@ -208,7 +208,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Silence, int], int | Non
 @pytest.fixture
 def state() -> NodeState:
     """Return the state of a run that has taken a step."""
-    state = NodeState(1, 0.0, is_first=True)
+    state = NodeState(1, 0.0, leads=True)
     state.take({"step": 1})
     return state
 

@@ -374,7 +374,7 @@ for _ in range(4000):
 with open(f'/proc/{os.getppid()}/status') as status:
     sys.stderr.write(next(line for line in status if line.startswith('VmHWM')))
 """
-    output = ProgramOutput(MetricsInOutput(tmp_path, [], False, NodeState(1, 0.0, False)), [secret])
+    output = ProgramOutput(MetricsInOutput(tmp_path, [], NodeState(1, 0.0, leads=False)), [secret])
     (tmp_path / "endless").write_bytes(("x" * 10_007 + secret).encode() * 40)
     with (tmp_path / "endless").open("rb") as source:
         read = list(lines_of(source, output))

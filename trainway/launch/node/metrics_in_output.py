@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainway.launch.node.rank_zero import has_rank_zero
 from trainway.launch.node.run_state import NodeState
 
 if TYPE_CHECKING:
@@ -16,20 +18,21 @@ if TYPE_CHECKING:
     from trainway.launch.node.progress_bars import ProgressBars
 
 SECONDS_BETWEEN_LOOKS_AT_METRICS = 5.0
+_SECONDS_UNTIL_RANKS = 0.5
 PROGRESS = "progress.json"
 """The file of a run with the numbers of its progress bar."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class MetricsInOutput:
-    """The numbers in the output of the first node, as events in metrics.jsonl of the run.
+    """The numbers in the output of the node that leads, as events in metrics.jsonl of the run.
 
     The numbers of a progress bar are no events, because a bar shows the loss of this step beside the number of the step
     before, or an average. They are in the state of the run, or in the file PROGRESS of a run without a bucket.
     """
 
-    def __init__(self, run: Path, definitions: "list[str]", first: bool, state: NodeState) -> None:
-        pairs = [each.partition("=")[::2] for each in definitions] if first else []
+    def __init__(self, run: Path, definitions: "list[str]", state: NodeState) -> None:
+        pairs = [each.partition("=")[::2] for each in definitions]
         self._patterns = {name: re.compile(pattern) for name, pattern in pairs}
         self._file = run / "metrics.jsonl"
         self._progress = run / PROGRESS
@@ -41,7 +44,8 @@ class MetricsInOutput:
         self._written_step: float | None = None
         self._lock = threading.Lock()
         self._files: MetricFiles | None = None
-        self._next_look = 0.0
+        self._next_look = self._next_look_at_ranks = 0.0
+        self._has_nodes = os.environ.get("TRAINWAY_NODES", "1") != "1"
 
     @property
     def has_step(self) -> bool:
@@ -50,6 +54,8 @@ class MetricsInOutput:
 
     def read(self, line: str) -> None:
         """Take the numbers of a line. A carriage return ends a line too, as progress bars write it."""
+        if not self._leads():
+            return
         if not self._patterns:
             self.read_bar(line)
             return
@@ -69,7 +75,7 @@ class MetricsInOutput:
 
     def read_bar(self, line: str) -> None:
         """Take the numbers of the progress bar in a line."""
-        if self._bars is None:
+        if self._bars is None or not self._leads():
             return
         with self._lock:
             for part in line.split("\r"):
@@ -93,7 +99,7 @@ class MetricsInOutput:
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS_AT_METRICS
         if self._has_new_numbers and not self._state.is_in_bucket:
             self._keep_progress()
-        for values in () if self._files is None else self._files.new():
+        for values in self._files.new() if self._files is not None and self._leads() else ():
             self._append(values)
 
     def close(self) -> None:
@@ -101,6 +107,15 @@ class MetricsInOutput:
         self.look(at_once=True)
         with self._lock:
             self._write()
+
+    def _leads(self) -> bool:
+        """Return whether this node leads. The ranks can have moved to another node since the last look."""
+        if self._has_nodes and time.monotonic() >= self._next_look_at_ranks:
+            found = has_rank_zero()
+            self._state.leads = self._state.leads if found is None else found
+            pause = _SECONDS_UNTIL_RANKS if found is None else SECONDS_BETWEEN_LOOKS_AT_METRICS
+            self._next_look_at_ranks = time.monotonic() + pause
+        return self._state.leads
 
     def _keep_progress(self) -> None:
         with self._lock:

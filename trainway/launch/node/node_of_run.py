@@ -37,7 +37,7 @@ class NodeOfRun:
         self.rank = node_rank()
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
-        self.state = NodeState(self.attempt, self.started, self.rank == 0)
+        self.state = NodeState(self.attempt, self.started, leads=self.rank == 0)
         self._launch = self._launch_here()
         self._end = self._end_of_launch()
         self._record("running")
@@ -76,7 +76,7 @@ class NodeOfRun:
 
     @property
     def hang_file(self) -> Path:
-        """The file by which the first node tells the others that the program hangs."""
+        """The file by which one node tells the others that the program hangs."""
         return self.run / "attempts" / str(self.attempt) / "hang"
 
     def ended(self, failure: str, status: int, stopped: str = "") -> int:

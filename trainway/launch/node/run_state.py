@@ -1,7 +1,8 @@
 """The state of a run, which the starter writes to the bucket of the platform: `trainway status` shows it everywhere.
 
-The launcher names the object in the environment variable TRAINWAY_STATE. The first node writes it, and any node that
-fails. The bucket is asked by a process of its own, so that the starter waits for no answer before the end of the run.
+The launcher names the object in the environment variable TRAINWAY_STATE. The node that leads writes it, and any node
+that fails. At first, the first node leads, and then the one with rank 0. The bucket is asked by a process of its own,
+so that the starter waits for no answer before the end of the run.
 trainway/launch/registry/state.py describes the content.
 """
 
@@ -27,12 +28,13 @@ _STEPS_OF_PACE = 50
 class NodeState:
     """The state of a run as one node knows it. `environment` is that of the processes that write it.
 
+    `leads` says whether this node reads the steps, and writes the state.
     Writes happen at most every SECONDS_BETWEEN_WRITES, and at the end. One that fails is reported once.
     """
 
-    def __init__(self, attempt: int, started: float, is_first: bool) -> None:
+    def __init__(self, attempt: int, started: float, *, leads: bool) -> None:
         self._location = os.environ.get("TRAINWAY_STATE")
-        self._is_first = is_first
+        self.leads = leads
         self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
         self._has_step = False
         self._paces: list[float] = []
@@ -84,7 +86,7 @@ class NodeState:
 
     def look(self) -> None:
         """Begin to write what is new, if it is time to, and take the result of the write before."""
-        if self._location is None or not self._is_first or time.monotonic() < self._next_write:
+        if self._location is None or not self.leads or time.monotonic() < self._next_write:
             return
         if self._writer is not None and self._writer.poll() is None:
             return
@@ -94,8 +96,8 @@ class NodeState:
             self._begin()
 
     def end(self, state: str, reason: str, status: int) -> None:
-        """Write how the run ended. A node that is not the first one writes only that it failed."""
-        if self._location is None or not (self._is_first or state == "failed"):
+        """Write how the run ended. A node that does not lead writes only that it failed."""
+        if self._location is None or not (self.leads or state == "failed"):
             return
         with self._lock:
             self._now.update({"state": state, "reason": reason or None, "exit_status": status})

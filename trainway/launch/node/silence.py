@@ -1,8 +1,8 @@
 """A program that hangs: it prints nothing, takes no step, and does no work, for longer than its own steps let expect.
 
-The first node knows the steps, and decides. It tells the other nodes by a file in the directory of the run, so that
-their processes write their stacks, too. A program that has said no step is not ended, because nothing says how long it
-may be silent.
+The node with rank 0 knows the steps, and decides. It tells the other nodes by a file in the directory of the run, so
+that their processes write their stacks, too. A program that has said no step is not ended, because nothing says how
+long it may be silent.
 """
 
 import contextlib

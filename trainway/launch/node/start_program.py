@@ -94,10 +94,10 @@ def main() -> int:
             of_rank = asked.command[asked.command.index("--rank") :]
             check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)
         secrets = read_secrets(asked.secret, environment, stop)
-        metrics = MetricsInOutput(run, asked.metric, node.rank == 0, node.state)
-        if asked.metric_files is not None and node.rank == 0:
+        metrics = MetricsInOutput(run, asked.metric, node.state)
+        if asked.metric_files is not None:
             metrics.read_files(Path(environment["TRAINWAY_OUTPUT"]), asked.metric_files)
-        elif not asked.metric and node.rank == 0:
+        elif not asked.metric:
             metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
         silence = Silence(asked.hang, node.state, node.hang_file)
