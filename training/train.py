@@ -98,10 +98,11 @@ def main() -> None:
     # A rank that crashes in native code prints its Python stack. torchrun tells no more than the signal.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     job = config.load(arguments.config)
+    stop = StopSignal()
     try:
-        stopped = train(job, arguments.until_step, arguments.profile)
+        stopped = train(job, arguments.until_step, arguments.profile, stop)
     except UserError as error:
-        wait_for_first_rank(error.status)
+        wait_for_first_rank(error.status, stop)
         print(f"{arguments.config}: {error}", file=sys.stderr)
         write_failure(str(error), error.status)
         sys.exit(error.status)
@@ -116,30 +117,36 @@ def main() -> None:
         sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
 
 
-def wait_for_first_rank(status: int) -> None:
+def wait_for_first_rank(status: int, stop: StopSignal) -> None:
     """Wait until local rank 0 has had SECONDS_TO_REPORT to report the same error. Local rank 0 itself does not wait.
 
     The ranks of a host read the same files, so local rank 0 reports an error for all of them. torchrun ends all other
     ranks when one rank exits. If this rank exited at once, torchrun could end local rank 0 before its report. After the
     wait, the caller reports an error that only this rank has.
 
-    Raises SystemExit with `status` when torchrun sends SIGTERM. torchrun then lists this rank with its own status.
+    Raises SystemExit with `status` when torchrun sends SIGTERM, or has sent it before the error. torchrun then lists
+    this rank with its own status.
     """
     if os.environ.get("LOCAL_RANK", "0") != "0":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(status))
+        if stop.arrived():
+            sys.exit(status)
         time.sleep(SECONDS_TO_REPORT)
 
 
-def train(job: Job, until_step: int | None = None, profile_steps: int | None = None) -> bool:
+def train(
+    job: Job, until_step: int | None = None, profile_steps: int | None = None, stop: StopSignal | None = None
+) -> bool:
     """Train from the job's newest checkpoint to its last step, or to `until_step`.
 
-    Profile the first `profile_steps` steps. Returns whether the run was told to stop before that step.
+    Profile the first `profile_steps` steps. `stop` has the signals since an earlier time. Returns whether the run was
+    told to stop before that step.
 
     Raises:
         UserError: the job, its data, or its checkpoints are not usable.
     """
     began = time.monotonic()
-    stop = StopSignal()
+    stop = stop or StopSignal()
     end_with_agent(stop.arrived)
     process = this_process(job.device)
     run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))

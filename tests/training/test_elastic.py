@@ -101,6 +101,7 @@ def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None
     for pid in (*run.workers(), *children_of(run.process.pid), run.process.pid):
         os.kill(pid, signal.SIGTERM)
     output, _ = run.process.communicate(timeout=300)
+    assert run.events("end"), output
     (end,) = run.events("end")
     assert run.events("checkpoint")[-1]["step"] == end["step"] < 100_000, output
 

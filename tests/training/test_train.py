@@ -122,6 +122,23 @@ def test_an_error_is_reported_once_by_the_first_rank_or_by_the_only_one_that_has
     assert ("there are no token shards here" in said) is not first_reports
 
 
+def test_a_rank_that_was_ended_before_its_error_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun ends all ranks when the first one has reported the error. Another one may still read the data."""
+    from training.hosts.stopping import StopSignal
+    from training.train import wait_for_first_rank
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    try:
+        stop = StopSignal()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(SystemExit, match=r"^2$"):
+            wait_for_first_rank(2, stop)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_location_is_below_the_root_that_the_launcher_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINWAY_LOCATIONS", '{"fsx": "/fsx", "s3": "s3://bucket/prefix/"}')
     assert resolve("fsx:/corpus/web/") == "/fsx/corpus/web"
