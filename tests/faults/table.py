@@ -178,6 +178,12 @@ FAULTS = (
         "training/test_failed_saves.py::test_a_run_ends_with_the_same_bits_though_s3_throttles_and_drops",
     ),
     Fault(
+        "S3 throttles 20 %, 50 %, or all of the requests for a while",
+        "requests are repeated, and no save fails",
+        SAME,
+        f"{STORAGE}::test_s3_that_throttles_for_a_while",
+    ),
+    Fault(
         "S3 does not answer for a while",
         "requests are repeated after half a minute",
         SAME,

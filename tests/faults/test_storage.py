@@ -103,3 +103,27 @@ def test_s3_that_hangs_for_a_while(
     faults.kind = "none"
     run.finish()
     assert_exact(run, untouched, starts=1)
+
+
+# S3 asks for fewer requests with SlowDown, whose status is 503:
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/ErrorBestPractices.html (read 2026-11-29)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("percent", "requests"), [(20, 3), (50, 12), (100, 15)])
+def test_s3_that_throttles_for_a_while(
+    launch: Launch,
+    job: dict[str, Any],
+    untouched: str,
+    drawn: random.Random,
+    faults: Faults,
+    percent: int,
+    requests: int,
+) -> None:
+    """S3 refuses a part of the requests, or all, until it has refused a number of them. No save fails."""
+    run = launch(in_s3(job), 2)
+    wait_for_moment(run, drawn, 1, 3)
+    faults.percent, faults.most, faults.kind = percent, requests, "throttle"
+    run.finish()
+    assert faults.failed == requests
+    assert_exact(run, untouched, starts=1)
+    assert not run.events("checkpoint_failed")
+    assert [event["step"] for event in run.events("checkpoint")] == [4, 8, 12, 16]

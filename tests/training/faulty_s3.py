@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,13 +26,14 @@ SLOW_DOWN = b"""<?xml version="1.0" encoding="UTF-8"?>
 class Faults:
     """What fails: `percent` of the requests that write below `prefix`, evenly spread. `failed` counts them.
 
-    The kind `wrong` changes the content that requests below `prefix` read.
+    The kind `wrong` changes the content that requests below `prefix` read. After `most` failed requests, none fails.
     """
 
     kind: Kind = "none"
     percent: int = 100
     prefix: str = "/data/checkpoints/"
     failed: int = 0
+    most: float = math.inf
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -42,7 +44,8 @@ class Faults:
             return "none"
         with self._lock:
             number = next(self._numbers)
-            fails = (number + 1) * self.percent // 100 > number * self.percent // 100
+            is_due = (number + 1) * self.percent // 100 > number * self.percent // 100
+            fails = is_due and self.failed < self.most
             self.failed += fails
         return self.kind if fails else "none"
 
