@@ -12,6 +12,7 @@ variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, and so on. It dif
 - The restarts refill: PET_MAX_RESTARTS is the number of restarts in a row without a new checkpoint.
 - A status that a restart cannot change ends the job at once, and is the status of this process. torchrun ends with 1.
 - Each attempt has a store of its own (see `parallel/attempt.py`).
+- The clocks of the hosts may differ (see `hosts/rendezvous.py`).
 """
 
 import errno
@@ -37,6 +38,7 @@ from torch.distributed.launcher import api
 
 from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD, StorageDenied
 from training.hosts.agent import AGENT, PROGRESS, progress
+from training.hosts.rendezvous import ignore_other_clocks
 from training.hosts.restarts import count_start, take_back_start
 from training.observe.run_state import write_failure
 
@@ -171,6 +173,7 @@ def _start() -> None:
     config.max_restarts = _MOST_ATTEMPTS
     # The function that makes the agent names its class (torch/distributed/launcher/api.py of 2.11 to 2.13).
     vars(api)["LocalElasticAgent"] = Agent
+    ignore_other_clocks()
     with tempfile.TemporaryDirectory(prefix="trainway-progress-") as directory:
         os.environ[PROGRESS] = str(Path(directory) / "step")
         if config.start_method == "forkserver":

@@ -5,9 +5,28 @@ from typing import Any
 import pytest
 
 from tests.faults.moments import drawn
-from tests.training.conftest import corpus_directory, job, launch, s3, s3_endpoint, torchrun, untouched
+from tests.training.conftest import (
+    corpus_directory,
+    job,
+    launch,
+    launch_program,
+    s3,
+    s3_endpoint,
+    torchrun,
+    untouched,
+)
 
-__all__ = ["corpus_directory", "drawn", "job", "launch", "s3", "s3_endpoint", "torchrun", "untouched"]
+__all__ = [
+    "corpus_directory",
+    "drawn",
+    "job",
+    "launch",
+    "launch_program",
+    "s3",
+    "s3_endpoint",
+    "torchrun",
+    "untouched",
+]
 
 
 @pytest.fixture(scope="session")

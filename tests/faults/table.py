@@ -18,7 +18,7 @@ class Fault(NamedTuple):
 
 SAME = "same bits"
 CLOSE = "within 1e-6"
-PROCESSES, HOSTS, STORAGE = (f"faults/test_{name}.py" for name in ("processes", "hosts", "storage"))
+PROCESSES, HOSTS, STORAGE, CLOCKS = (f"faults/test_{name}.py" for name in ("processes", "hosts", "storage", "clocks"))
 RESTARTS = "torchrun restarts all ranks"
 SKIPS = "all ranks skip the checkpoint, and resume from the one before it"
 REPLACED = "the other ranks end as hung, and all meet again when the host is replaced"
@@ -140,6 +140,18 @@ FAULTS = (
         "all ranks end, and meet again when the link is healed",
         SAME,
         f"{HOSTS}::test_a_link_that_is_cut_until_the_run_hangs",
+    ),
+    Fault(
+        "The clock of a host is ten minutes or a day ahead, and a worker is killed",
+        f"{RESTARTS}, and no clocks of two hosts are compared",
+        SAME,
+        f"{CLOCKS}::test_a_host_whose_clock_is_ahead",
+    ),
+    Fault(
+        "The clock of a host jumps back by ten minutes or a day, and a worker is killed",
+        f"{RESTARTS}, and no host counts as lost",
+        SAME,
+        f"{CLOCKS}::test_a_clock_that_jumps_back",
     ),
     Fault(
         "Gradients or losses are NaN",

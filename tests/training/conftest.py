@@ -113,7 +113,8 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         variables |= environment
         process: subprocess.Popen[str] | Started
         if elastic:
-            variables |= {"TRAINWAY_JOB": str(config), "PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes)}
+            variables |= {"TRAINWAY_JOB": str(config), "PET_NPROC_PER_NODE": str(processes)}
+            variables |= {} if "PET_RDZV_ENDPOINT" in environment else {"PET_STANDALONE": "1"}
             command = ["-m", "training.elastic"]
         if server and elastic:
             process = server.start_python([*command, *arguments], variables)
