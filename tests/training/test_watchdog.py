@@ -86,6 +86,25 @@ def test_a_sentence_about_hundreds_of_ranks_names_eight(tmp_path: Path) -> None:
     assert "and 292 more do not answer" in said
 
 
+@pytest.mark.parametrize("ahead", [0, -600, 600, -86_400, 86_400])
+def test_one_rank_of_each_attempt_reports_whatever_the_clocks_say(ahead: float, tmp_path: Path) -> None:
+    """Ranks that do not meet share the file `report`, whose time is that of the host or server that wrote it."""
+    from training.config.hang_detection import HangDetection
+    from training.observe.watchdog import Watchdog
+
+    report = tmp_path / "hangs/meeting/report"
+    report.parent.mkdir(parents=True)
+
+    def attempt() -> list[bool]:
+        told = []
+        for rank in [Watchdog(HangDetection(action="none"), tmp_path) for _ in range(2)]:
+            told.append(rank._is_first_to_report())
+            os.utime(report, (time.time() + ahead,) * 2)
+        return told
+
+    assert [attempt() for _ in range(3)] == [[True, False]] * 3
+
+
 def test_the_position_of_a_thread_is_the_line_where_it_waits() -> None:
     end = threading.Event()
     thread = threading.Thread(target=end.wait)

@@ -106,6 +106,9 @@ class Watchdog:
         # Until the ranks share a store, a rank knows no others, and their files have no name of the attempt.
         self._is_shared = False
         self._directory = run / "hangs" / "meeting"
+        # Attempts whose ranks do not meet share this directory. The time of the report says nothing about its attempt,
+        # because it can be that of another clock.
+        self._report_before = _state_of(self._directory / "report")
         self._neighbors: list[RankRecord] = []
         self._awaited = "The ranks have not met yet"
         # The last heartbeat of the next rank, and the monotonic time at which this rank read it.
@@ -240,11 +243,12 @@ class Watchdog:
         try:
             report.touch(exist_ok=False)
         except FileExistsError:
-            # Attempts whose ranks do not meet share one directory. They are further apart than their budget.
-            _, _, budget = self._late
-            if self._is_shared or time.time() - report.stat().st_mtime < budget:
+            if self._is_shared or _state_of(report) != self._report_before:
                 return False
-            report.touch()
+            # A new file, because a file system may give two times of a file that are equal.
+            written = report.with_name(f"report.{self._rank}")
+            written.touch()
+            written.replace(report)
         except OSError:
             return True
         return True
@@ -332,3 +336,12 @@ class Watchdog:
 
 def _key(rank: int) -> str:
     return f"{_PREFIX}/rank/{rank}"
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    """Return what differs between two files of one name, or None without a file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
