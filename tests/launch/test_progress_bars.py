@@ -7,6 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,11 @@ def test_the_patterns_of_the_job_file_win(tmp_path: Path) -> None:
     Started(tmp_path, "--metric=step=no such line (\\d+)", *python(BAR)).ends()
     Started(tmp_path, "--metric-files=*.jsonl", *python(BAR)).ends()
     assert not (tmp_path / "progress.json").exists() and not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_the_pace_of_a_run_does_not_follow_a_clock_that_jumps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = NodeState(1, 0.0, leads=True)
+    for step, clock in enumerate((1e9, 1e9 - 86_400), 1):
+        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+        state.take({"step": step})
+    assert state._paces[0] >= 0

@@ -188,18 +188,36 @@ def test_other_attempts_start_again(program: str, options: tuple[str, ...], tmp_
     assert NOT_FOUND not in attempts(tmp_path, program, *options) and ran(tmp_path) == 3
 
 
+# Seconds since 1970 by the clock of the other node, which is behind or ahead of the one that failed.
+BEHIND, AHEAD = 0, 2**33
+
+
+@pytest.mark.parametrize("time", [BEHIND, AHEAD])
 @pytest.mark.parametrize(
-    "of_another_node",
-    [{"outcome": "running", "time": 0}, {"outcome": "stopped", "time": 0}, {"outcome": "failed", "progress": True}],
-    ids=["lost", "told to stop before the failure", "with a step"],
+    ("of_another_node", "first_end", "ends_the_launch"),
+    [
+        ({"outcome": "running"}, "failed", False),
+        ({"outcome": "stopped"}, "stopped", False),
+        ({"outcome": "failed", "progress": True}, "failed", False),
+        ({"outcome": "stopped"}, "failed", True),
+    ],
+    ids=["lost", "told to stop before the failure", "with a step", "told to stop after the failure"],
 )
 def test_an_attempt_that_another_node_ended_is_no_failure_of_the_program(
-    of_another_node: dict[str, Any], tmp_path: Path
+    of_another_node: dict[str, Any], first_end: str, ends_the_launch: bool, time: int, tmp_path: Path
 ) -> None:
     attempts(tmp_path, number=1)
-    record = {"launch": "one", "time": 0, "progress": False, **of_another_node}
+    record = {"launch": "one", "time": time, "progress": False, **of_another_node}
     (tmp_path / "attempts/1/node-1.json").write_text(json.dumps(record))
-    assert attempts(tmp_path, number=2) == [1, 1] and ran(tmp_path) == 3
+    (tmp_path / "attempts/1/first-end").write_text(first_end)
+    assert attempts(tmp_path, number=2) == [1, NOT_FOUND if ends_the_launch else 1]
+
+
+def test_the_first_node_that_ends_says_how(tmp_path: Path) -> None:
+    assert Started(tmp_path, *python("raise SystemExit(3)"), TRAINWAY_ATTEMPT="1").ends()[0] == 3
+    assert Started(tmp_path, *python("pass"), TRAINWAY_ATTEMPT="1", SLURM_NODEID="1").ends()[0] == 0
+    assert Started(tmp_path, *python("pass"), TRAINWAY_ATTEMPT="2").ends()[0] == 0
+    assert [(tmp_path / f"attempts/{number}/first-end").read_text() for number in (1, 2)] == ["failed\n", "succeeded\n"]
 
 
 def test_a_program_that_refuses_its_options_is_not_started_again(tmp_path: Path) -> None:

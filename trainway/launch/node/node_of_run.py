@@ -19,6 +19,9 @@ from trainway.launch.node.run_state import NodeState
 LAUNCH = "launch-id"
 """A file beside the starter with a name for the launch, where the starter can be started again after any end."""
 
+FIRST_END = "first-end"
+"""A file of an attempt with how the first node ended that did: failed, stopped, or succeeded."""
+
 # What NodeOfRun.environment adds for programs, and mpirun passes on to its ranks.
 _TOLD_BY_STARTER = (
     "PET_SHUTDOWN_TIMEOUT",
@@ -37,10 +40,17 @@ class NodeOfRun:
         self.rank = node_rank()
         self.attempt = int(os.environ.get("TRAINWAY_ATTEMPT") or self._count())
         self.started = time.time()
+        # The clock of a node can jump.
+        self._began = time.monotonic()
         self.state = NodeState(self.attempt, self.started, leads=self.rank == 0)
         self._launch = self._launch_here()
         self._end = self._end_of_launch()
         self._record("running")
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the start of the attempt on this node."""
+        return time.monotonic() - self._began
 
     def environment(self, grace: float) -> "dict[str, str]":
         """Return the environment of the program. Create the directory of its outputs."""
@@ -126,14 +136,21 @@ class NodeOfRun:
                 records.append(json.loads(file.read_text()))
         of_launch = [each for each in records if each.get("launch") == self._launch]
         is_known = of_launch and all(each["outcome"] != "running" and not each.get("progress") for each in of_launch)
-        if not is_known or min(of_launch, key=lambda each: float(each["time"]))["outcome"] != "failed":
+        if not is_known or self._first_end(attempt) != "failed":
             return None
         # Addresses and numbers of processes differ.
         return re.sub(r"0x[0-9a-f]+|\d{4,}", "#", self._failure(attempt))
 
     def _failure(self, attempt: int) -> str:
+        return self._word(attempt, "failure")
+
+    def _first_end(self, attempt: int) -> str:
+        """Return how the first node ended that did. The times in the records are those of clocks that can differ."""
+        return self._word(attempt, FIRST_END)
+
+    def _word(self, attempt: int, name: str) -> str:
         try:
-            return (self.run / "attempts" / str(attempt) / "failure").read_text().strip()
+            return (self.run / "attempts" / str(attempt) / name).read_text().strip()
         except OSError:
             return ""
 
@@ -156,17 +173,17 @@ class NodeOfRun:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             (directory / f"node-{self.rank}.json").write_text(json.dumps({**record, **times}) + "\n")
+            if outcome != "running":
+                _write_first(directory / FIRST_END, outcome)
             if failure:
                 # The first node that fails says why the run failed.
-                with (directory / "failure").open("x") as file:
-                    file.write(f"{failure}\n")
+                _write_first(directory / "failure", failure)
         except OSError as problem:
-            if not isinstance(problem, FileExistsError):
-                print(f"trainway: {problem}", file=sys.stderr, flush=True)
+            print(f"trainway: {problem}", file=sys.stderr, flush=True)
 
     def _made_progress(self) -> bool:
         """Return whether the program has printed a step, or has run for longer than programs take to begin."""
-        return self.state.has_step or time.time() - self.started >= SECONDS_OF_A_START
+        return self.state.has_step or self.seconds >= SECONDS_OF_A_START
 
     def _count(self) -> int:
         counter = self.run / "attempts" / f"of-node-{self.rank}"
@@ -174,3 +191,9 @@ class NodeOfRun:
         number = int(counter.read_text()) + 1 if counter.exists() else 1
         counter.write_text(str(number))
         return number
+
+
+def _write_first(file: Path, word: str) -> None:
+    """Write a file unless another node has written it. Raises OSError if it cannot be written."""
+    with contextlib.suppress(FileExistsError), file.open("x") as opened:
+        opened.write(f"{word}\n")

@@ -38,6 +38,7 @@ class NodeState:
         self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
         self._has_step = False
         self._paces: list[float] = []
+        self._stepped = 0.0
         self._lock = threading.Lock()
         self._next_write = 0.0
         self._is_written = False
@@ -51,11 +52,12 @@ class NodeState:
         Without `is_progress`, the step is shown, and can be of something else than the training.
         """
         with self._lock:
-            before, step, now = self._now.get("step"), values.get("step"), time.time()
+            # The clock of a node can jump.
+            before, step, now = self._now.get("step"), values.get("step"), time.monotonic()
             if step is not None and step != before:
                 if before is not None and step > before:
-                    self._paces = [*self._paces, (now - self._now["stepped"]) / (step - before)][-_STEPS_OF_PACE:]
-                self._now["stepped"] = now
+                    self._paces = [*self._paces, (now - self._stepped) / (step - before)][-_STEPS_OF_PACE:]
+                self._stepped, self._now["stepped"] = now, time.time()
             known = {name: values[name] for name in ("step", "steps", "loss") if values.get(name) is not None}
             # JSON has neither NaN nor Infinity, and other programs refuse them.
             self._now.update({name: value for name, value in known.items() if math.isfinite(value)})

@@ -15,7 +15,6 @@ import argparse
 import os
 import signal
 import sys
-import time
 import types
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def main() -> int:
         return node.ended(hangs, HUNG)
     if status == 0 and not output.causes.denies_success():
         return node.ended("", 0)
-    cause, is_for_good = output.cause(time.time() - node.started)
+    cause, is_for_good = output.cause(node.seconds)
     why = f"{asked.command[0]} ended with exit status {status}"
     return node.ended(f"{cause} ({why})" if cause else why, NOT_FOUND if is_for_good else status or 1)
 
