@@ -190,11 +190,13 @@ def test_nodes_that_share_a_directory_upload_their_own_files_and_the_first_all_o
     assert s3.files() == own | {"outputs": "z\n", "attempts/1/node-0.json": "0\n", "logs/small-0/stderr.log": "0\n"}
 
 
+@pytest.mark.parametrize("clock", ["-1 day", "+1 day"])
 def test_the_first_node_of_the_next_attempt_uploads_what_a_lost_node_could_not(
-    s3: S3, sharing: Node, tmp_path: Path
+    clock: str, s3: S3, sharing: Node, tmp_path: Path
 ) -> None:
     run = tmp_path / "lustre" / RUN
-    written = "echo sent >kept; touch -d @1 kept; echo before >logs/small-1/stderr.log; touch up"
+    logs = f"echo before >logs/small-1/stderr.log; touch -d '{clock}' logs/small-1/stderr.log"
+    written = f"echo sent >kept; touch -d @1 kept; {logs}; touch up"
     lost = sharing(1, f"{written}; until [ -e go ]; do sleep 0.1; done")
     until(lambda: (run / "up").exists())
     lost.kill()

@@ -23,9 +23,8 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,30 +151,32 @@ class NodeFiles:
                 # For example a file that the program has closed to its own user.
                 raise CannotReach(f"{self._directory / name} cannot be read: {problem.strerror}") from None
 
-    def _upload_what_is_there(self) -> None:
+    def _upload_what_was_there(self, before: "dict[Path, tuple[int, int]]") -> None:
         """Upload the files of earlier attempts in a shared directory that S3 does not have. Raises CannotReach.
 
-        A node that was lost could not upload the last lines of its logs.
+        `before` are the files at the start of this attempt. A file that has changed since is uploaded by the node that
+        writes it. A node that was lost could not upload the last lines of its logs. Their times can be ahead of the
+        clock of this node.
         """
-        started = time.time()
         for each in self._s3.objects(self._bucket, f"{self._prefix}/"):
             name = each.key[len(self._prefix) + 1 :]
             with contextlib.suppress(OSError):
                 state = _state(self._directory / name)
                 if state[0] == each.size and state[1] <= each.changed * 1e9:
                     self._known[name] = state
-        found = list(_files_below(self._directory))
-        self._upload(path for path in found if _changed_before(path, started))
+        self._upload(path for path, state in before.items() if _states([path]).get(path) == state)
 
     def _upload_now_and_then(self) -> None:
-        if self._rank == 0:
+        before = _states(_files_below(self._directory)) if self._rank == 0 else {}
+        is_last = False
+        while not is_last:
+            is_last = self._ended.wait(SECONDS_BETWEEN_UPLOADS)
             try:
-                self._upload_what_is_there()
-            except CannotReach as problem:
-                _say(f"the files of the run cannot be uploaded now: {problem}")
-        while not self._ended.wait(SECONDS_BETWEEN_UPLOADS):
-            try:
-                self.upload()
+                if before:
+                    self._upload_what_was_there(before)
+                    before = {}
+                if not is_last:
+                    self.upload()
             except CannotReach as problem:
                 # The job continues, and the next time may succeed. The last time reports its failure.
                 _say(f"the files of the run cannot be uploaded now: {problem}")
@@ -224,12 +225,13 @@ def _files_below(directory: Path, skipped: "Path | None" = None) -> "Iterator[Pa
         yield from (Path(parent, name) for name in names)
 
 
-def _changed_before(path: Path, moment: float) -> bool:
-    """Return whether a file was last changed before a moment in seconds since 1970."""
-    try:
-        return path.stat().st_mtime < moment
-    except FileNotFoundError:
-        return False
+def _states(files: "Iterable[Path]") -> "dict[Path, tuple[int, int]]":
+    """Return the states of the files that exist."""
+    found = {}
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            found[path] = _state(path)
+    return found
 
 
 def _is_below(name: str) -> bool:
@@ -242,9 +244,9 @@ def _is_below(name: str) -> bool:
 
 
 def _is_first_word(name: str) -> bool:
-    """Return whether the first node that writes a file decides on its content: why an attempt, or the launch, ended."""
+    """Return whether the first node that writes a file decides on its content: how an attempt, or the launch, ended."""
     parts = Path(name).parts
-    is_end = parts[-1] == "failure" or parts[-1].startswith("end-of-")
+    is_end = parts[-1] in ("failure", "first-end") or parts[-1].startswith("end-of-")
     return parts[0] == "attempts" and is_end
 
 
