@@ -30,13 +30,14 @@ def record(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) 
     print(write(figures, libraries, out))
 
 
-def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -> str:
+def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None, module: str | None = None) -> str:
     """Write the figures with machine, versions, command, and date to `out`, and return the text.
 
-    A benchmark that can be ended early calls this after each part. The file is always whole.
+    A benchmark that can be ended early calls this after each part. The file is always whole. `module` is what the
+    command runs, if it is no benchmark.
     """
     whole = {
-        "command": command(sys.argv),
+        "command": command(sys.argv, module),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": processor(),
         "processors": os.cpu_count(),
@@ -54,16 +55,16 @@ def write(figures: dict[str, Any], libraries: Sequence[str], out: Path | None) -
     return text
 
 
-def command(words: Sequence[str]) -> str:
-    """Return the command that repeats a benchmark, from the words of `sys.argv`.
+def command(words: Sequence[str], module: str | None = None) -> str:
+    """Return the command that repeats a benchmark, or runs another module, from the words of `sys.argv`.
 
-    The command has no `--out`, because the path of the result is one of this machine.
+    The command has no `--out` or `--record`, because the path of the result is one of this machine.
     """
     program, *options = words
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--out")
+    parser.add_argument("--out", "--record")
     _, kept = parser.parse_known_args(options)
-    return shlex.join(["python", "-m", f"benchmarks.{Path(program).stem}", *kept])
+    return shlex.join(["python", "-m", module or f"benchmarks.{Path(program).stem}", *kept])
 
 
 def processor() -> str:

@@ -1,8 +1,20 @@
-"""The faults that a run survives, and the test that plants each of them."""
+"""The faults that a run survives, and the test that plants each of them.
+
+`python -m tests.faults.table` writes the table of docs/recovery.md, with the figures of results.json.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = Path(__file__).parents[2] / "docs/recovery.md"
+_KEPT_SPACE = "\x00"
+BETWEEN = re.compile(r"\| Fault \|.*?(?=The tests plant each fault)", re.DOTALL)
 
 
 class Fault(NamedTuple):
@@ -211,10 +223,65 @@ FAULTS = (
 )
 
 
+def results() -> dict[str, Any]:
+    """Return the committed result of `python -m tests.faults --record`."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return found
+
+
 def table() -> str:
     """Return the faults as a Markdown table, with links from a page in `docs/`."""
-    lines = ["| Fault | What the run does | Final loss | Test |", "|---|---|---|---|"]
+    figures = results()["figures"]
+    lines = [
+        "| Fault | What the run does | Final loss | Runs | Seconds it stands | Test |",
+        "|---|---|---|---|---|---|",
+    ]
     for fault in FAULTS:
         file, _, _ = fault.test.partition("::")
-        lines.append(f"| {fault.name} | {fault.then} | {fault.loss} | [{file}](../tests/{file}) |")
+        runs, seconds = _cells(figures.get(fault.name, {}))
+        cells = (fault.name, fault.then, fault.loss, runs, seconds, f"[{file}](../tests/{file})")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def notes() -> str:
+    """Return the paragraphs below the table: how its figures were measured, and why cells are empty."""
+    result = results()
+    figures, versions = result["figures"], result["versions"]
+    machine = f"{result['processors']} processors ({result['processor']})"
+    # On one line, so that it can be copied.
+    command = result["command"].replace(" ", _KEPT_SPACE)
+    paragraphs = [
+        'The column "Runs" has the number of runs that ended with this loss. The column "Seconds it stands" has the '
+        "longest time between two new steps: the median of the runs, with the least and the most. Steps that a run "
+        f"repeats are not new. `{command}` measured on {result['date'][:10]} on a machine with {machine}, "
+        f"PyTorch {versions['torch']}, and Python {versions['python']}. The load average at the end was "
+        f"{result['load_average']:.1f}."
+    ]
+    reasons: dict[str, list[str]] = {}
+    for name, found in figures.items():
+        if "skipped" in found:
+            reasons.setdefault(f"Their tests were skipped: {found['skipped'].rstrip('.')}.", []).append(name)
+        elif found["seconds"] is None:
+            reasons.setdefault("The runs have no times of steps where the record reads them.", []).append(name)
+    paragraphs += [f"No seconds of these faults. {reason} {'; '.join(names)}." for reason, names in reasons.items()]
+    if left_out := len(FAULTS) - len(figures):
+        paragraphs.append(f"The command left out {left_out} of the {len(FAULTS)} faults, whose cells are empty.")
+    filled = (textwrap.fill(each, 132, break_long_words=False, break_on_hyphens=False) for each in paragraphs)
+    return "\n\n".join(filled).replace(_KEPT_SPACE, " ")
+
+
+def _cells(found: dict[str, Any]) -> tuple[str, str]:
+    """Return the number of runs and the seconds of a fault as the table has them."""
+    if "runs" not in found:
+        return "", ""
+    runs = f"{found['as_promised']} of {found['runs']}"
+    if not (seconds := found["seconds"]):
+        return runs, ""
+    least, median, most = (f"{seconds[name]:.1f}" for name in ("least", "median", "most"))
+    return runs, median if least == most else f"{median} ({least} to {most})"
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(BETWEEN.sub(lambda _: f"{table()}\n\n{notes()}\n\n", page), encoding="utf-8")

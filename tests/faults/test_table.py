@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.table import FAULTS, Fault, table
+from tests.faults.table import BETWEEN, FAULTS, PAGE, Fault, notes, results, table
 
 TESTS = Path(__file__).parents[1]
 
@@ -25,10 +25,22 @@ def test_a_fault_has_a_test_that_exists(fault: Fault) -> None:
 
 
 def test_every_test_of_faults_is_in_the_table() -> None:
-    files = [file for file in (TESTS / "faults").glob("test_*.py") if file != Path(__file__)]
+    files = [
+        file for file in (TESTS / "faults").glob("test_*.py") if file.name not in ("test_table.py", "test_recorder.py")
+    ]
     planted = {f"faults/{file.name}::{name}" for file in files for name in names_in(file)}
     assert planted == {fault.test for fault in FAULTS if fault.test.startswith("faults/")}
 
 
-def test_the_page_has_the_table() -> None:
-    assert table() in (TESTS.parent / "docs/recovery.md").read_text(encoding="utf-8")
+def test_the_page_has_the_table_and_the_figures() -> None:
+    found = BETWEEN.search(PAGE.read_text(encoding="utf-8"))
+    assert found
+    assert found[0] == f"{table()}\n\n{notes()}\n\n", "run `python -m tests.faults.table`"
+
+
+def test_the_figures_are_of_faults_of_the_table_and_say_how_to_get_them_again() -> None:
+    result = results()
+    assert result["command"].startswith("python -m tests.faults") and "--record" not in result["command"]
+    assert result["figures"].keys() <= {fault.name for fault in FAULTS}
+    for found in result["figures"].values():
+        assert "skipped" in found or 0 <= found["as_promised"] <= found["runs"]
