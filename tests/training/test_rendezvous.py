@@ -129,3 +129,14 @@ def test_the_time_of_a_host_does_not_follow_its_clock(monotonic: list[float]) ->
     before = SteadyClock.now(UTC)
     monotonic[0] = 2.5
     assert SteadyClock.now(UTC) - before == timedelta(seconds=2.5)
+
+
+def test_times_of_an_earlier_pytorch_have_no_zone(monotonic: list[float]) -> None:
+    from training.hosts.rendezvous import SteadyClock, WrittenTimes
+
+    seen, now = WrittenTimes(), SteadyClock.utcnow()
+    assert now == NOW.replace(tzinfo=None)
+    beat = now + timedelta(days=1)
+    assert seen.first_seen({"other": beat}) == {"other": now}
+    monotonic[0] = 5
+    assert seen.first_seen({"other": beat, "third": beat}) == {"other": now, "third": now + timedelta(seconds=5)}

@@ -1,9 +1,9 @@
 """torchrun's rendezvous for hosts whose clocks differ, or jump.
 
 Each host writes heartbeats with the time of its own clock into the state of the rendezvous, and each compares those of
-the others with its own clock (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py of 2.11 to 2.13, `_sanitize`,
-read 2026-11-29). A host whose clock is ahead by more than the keep-alive takes all others for dead. A host whose clock
-jumps back sends no heartbeat until its clock is where it was.
+the others with its own clock (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py of 2.13.0, `_sanitize`, read
+2026-11-29; there are versions whose times have no zone). A host whose clock is ahead by more than the keep-alive takes
+all others for dead. A host whose clock jumps back sends no heartbeat until its clock is where it was.
 
 Here, a heartbeat is old when it has not changed for as long by the monotonic clock of the host that reads it.
 """
@@ -25,6 +25,11 @@ class SteadyClock:
         """Return the time at which this process began, plus the seconds since then."""
         return (cls._began_at + timedelta(seconds=time.monotonic() - cls._began)).astimezone(zone)
 
+    @classmethod
+    def utcnow(cls) -> datetime:
+        """Return the time in UTC, without a zone."""
+        return cls.now().replace(tzinfo=None)
+
 
 class WrittenTimes:
     """Times that hosts wrote by their own clocks, and when this host first saw each of them by its own."""
@@ -34,9 +39,8 @@ class WrittenTimes:
 
     def first_seen(self, written: dict[Any, datetime]) -> dict[Any, datetime]:
         """Return when this host first saw each written time that is still there, in the order of `written`."""
-        now = SteadyClock.now()
         still = {key: seen for key, seen in self._seen.items() if written.get(key) == seen[0]}
-        self._seen = {key: still.get(key, (value, now)) for key, value in written.items()}
+        self._seen = {key: still.get(key) or (value, _now_like(value)) for key, value in written.items()}
         return {key: at for key, (_, at) in self._seen.items()}
 
 
@@ -67,6 +71,10 @@ class StateHolder(dynamic_rendezvous._BackendRendezvousStateHolder):
         self._state.last_heartbeats.update(self._heartbeats.first_seen(written))
         super()._sanitize()
         self._state.last_heartbeats.update({node: written[node] for node in self._state.last_heartbeats})
+
+
+def _now_like(written: datetime) -> datetime:
+    return SteadyClock.now() if written.tzinfo else SteadyClock.utcnow()
 
 
 def ignore_other_clocks() -> None:
