@@ -71,6 +71,12 @@ def test_seconds_leave_out_the_time_between_attempts(run: RunDirectory) -> None:
     assert history_of(run.start(resumed_from=2).step(3).end(3)).seconds == pytest.approx(2 + 2)
 
 
+def test_a_clock_that_is_set_back_takes_no_seconds_away(run: RunDirectory) -> None:
+    run.start().step(1).step(2)
+    run.now -= 86_400
+    assert history_of(run.step(3).step(4)).seconds == pytest.approx(2 + 1)
+
+
 def test_summary_has_the_medians_and_the_loss_from_first_to_final(run: RunDirectory) -> None:
     run.start()
     for number, seconds in enumerate((9.0, 1.0, 2.0), start=1):

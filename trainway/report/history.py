@@ -106,7 +106,10 @@ def make_history(events: Sequence[RunEvent]) -> History:
     steps: dict[int, Step] = {}
     checkpoints: dict[int, CheckpointWritten] = {}
     interval: IntervalChosen | None = None
+    before = events[0].time
     for event in events:
+        # The clock of the host can be set back, and shows nothing of the time before that.
+        seconds, before = max(0.0, event.time - before), event.time
         if isinstance(event, Start):
             begins_after = event.resumed_from or 0
             superseded = sum(step > begins_after for step in steps)
@@ -114,7 +117,7 @@ def make_history(events: Sequence[RunEvent]) -> History:
             checkpoints = {number: saved for number, saved in checkpoints.items() if number <= begins_after}
             attempts.append(Attempt(event, None, begins_after, 0.0, superseded))
             continue
-        attempt = replace(attempts[-1], seconds=event.time - attempts[-1].start.time)
+        attempt = replace(attempts[-1], seconds=attempts[-1].seconds + seconds)
         if isinstance(event, Step):
             steps[event.step] = event
             attempt = replace(attempt, last_step=event.step)
