@@ -20,6 +20,7 @@ from trainway.launch.job_file.programs import program_of_command
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import LAUNCH
+from trainway.launch.node.process_tree import children_of
 from trainway.launch.node.program_output import MOST_BYTES, ProgramOutput, lines_of
 from trainway.launch.node.run_state import NodeState
 from trainway.launch.program.program import STARTER
@@ -90,9 +91,9 @@ class Started:
         self.terminate()
         return self.ends()[0]
 
-    def record(self, attempt: int = 1) -> dict[str, Any]:
+    def record(self, attempt: int = 1, node: int = 0) -> dict[str, Any]:
         """What the starter has written down about an attempt."""
-        found: dict[str, Any] = json.loads((self.directory / f"attempts/{attempt}/node-0.json").read_text())
+        found: dict[str, Any] = json.loads((self.directory / f"attempts/{attempt}/node-{node}.json").read_text())
         return found
 
 
@@ -145,6 +146,28 @@ def test_a_launch_that_cannot_succeed_does_not_run_again_and_the_next_launch_doe
     assert status == NOT_FOUND and ends("resumed") == (status, said) and runs() == 2
     writes("exit 0")
     assert ends("resumed again") == (0, "") and runs() == 3
+
+
+def test_a_node_that_fails_when_another_one_succeeds_has_not_failed(tmp_path: Path) -> None:
+    """torchrun fails on a spare node when the run ends. The record of an earlier attempt says nothing of this one."""
+    assert Started(tmp_path, "--", "true").ends() == (0, "")
+    spare = Started(tmp_path, "--late-failure=300", "--", "sh", "-c", "echo begun; exit 1", TRAINWAY_NODE_RANK="1")
+    spare.begins()
+    wait_for("the program has failed", lambda: not children_of(spare.process.pid))
+    assert spare.process.poll() is None
+    assert Started(tmp_path, "--", "true").ends() == (0, "")
+    assert spare.ends() == (0, "")
+    assert spare.record(node=1)["outcome"] == "succeeded" and not (tmp_path / "attempts/1/failure").exists()
+
+
+def test_a_node_that_fails_alone_says_so_later_and_one_that_is_told_to_stop_is_stopped(tmp_path: Path) -> None:
+    words = ("--late-failure=1", "--", "sh", "-c", "echo begun; exit 3")
+    assert Started(tmp_path / "fails", *words).ends()[0] == 3
+    stopped = Started(tmp_path / "stops", "--late-failure=300", *words[1:])
+    stopped.begins()
+    wait_for("the program has failed", lambda: not children_of(stopped.process.pid))
+    stopped.terminate()
+    assert stopped.ends()[0] == STOPPED
 
 
 FAILS = "import os, sys; open('ran', 'a').write('x'); sys.exit('no memory at 0x%x' % os.getpid())"

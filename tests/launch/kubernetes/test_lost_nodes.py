@@ -121,7 +121,33 @@ def test_kai_gets_the_minimum_number_of_pods(kind: Kind, options: dict[str, Any]
     assert annotations["kai.scheduler/batch-min-member"] == least
 
 
-def test_spare_nodes_are_refused_for_a_program_of_a_run_section() -> None:
-    request = request_for("kueue", run={"command": ["torchrun", "train.py"]})
-    with pytest.raises(UsageError, match="would fail when a spare node ends"):
-        render_documents(request, CATALOGUE, KubernetesOptions(kind="JobSet", spare_nodes=1))
+TORCHRUN = {"command": ["torchrun", "train.py"]}
+RESTARTS = {"process_restarts": 3}
+
+
+@pytest.mark.parametrize(
+    ("run", "life_cycle", "options", "why"),
+    [
+        ({"command": ["ray", "start"]}, RESTARTS, {"spare_nodes": 1}, "not started by it alone"),
+        ({"command": None, "script": "python a.py; torchrun b.py"}, RESTARTS, {"spare_nodes": 1}, "not started by it"),
+        (TORCHRUN, {}, {"spare_nodes": 1}, "`life_cycle.process_restarts` is 0"),
+        (TORCHRUN, RESTARTS, {"min_nodes": 1}, "write `elastic: true`"),
+    ],
+    ids=["another launcher", "a script", "no restarts", "not elastic"],
+)
+def test_a_program_that_cannot_continue_is_refused(
+    run: dict[str, Any], life_cycle: dict[str, Any], options: dict[str, Any], why: str
+) -> None:
+    request = request_for("kueue", run=run, life_cycle=life_cycle)
+    with pytest.raises(UsageError, match=why):
+        render_documents(request, CATALOGUE, KubernetesOptions(kind="JobSet", **options))
+
+
+@by_kind
+@pytest.mark.parametrize("options", [{"spare_nodes": 1}, {"min_nodes": 1}], ids=["spare", "fewer"])
+def test_the_starter_of_a_program_delays_the_report_of_a_failure(kind: Kind, options: dict[str, Any]) -> None:
+    request = request_for("kueue", run=TORCHRUN | {"elastic": True}, life_cycle=RESTARTS)
+    documents = render_documents(request, CATALOGUE, KubernetesOptions(kind=kind, **options))
+    command = without_copies(container_after_operator(kind, documents)["command"])
+    assert "--late-failure=30" in command[: command.index("--")] and LATE_FAILURE.name not in documents[0]["data"]
+    assert command[command.index("--") + 1 :] == TORCHRUN["command"]

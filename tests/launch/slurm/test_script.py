@@ -142,12 +142,20 @@ def test_a_node_of_a_job_with_spare_nodes_reports_what_the_run_does(
     assert succeeded.exists() == (another_succeeded or not status)
 
 
-def test_a_program_with_a_run_section_cannot_have_spare_nodes(tmp_path: Path, hand_off: HandOff) -> None:
+def test_a_program_of_torchrun_can_have_spare_nodes_and_its_starter_waits_for_the_others(
+    tmp_path: Path, hand_off: HandOff
+) -> None:
     there = on_slurm(hand_off)
-    program = load_program(write_foreign_job(tmp_path))
+    file = write_foreign_job(tmp_path)
+    program = load_program(file)
     asked = Request(program, "x-1", there, IMAGE, allocate(program, there, CATALOGUE))
-    with pytest.raises(UsageError, match="leave out --min-nodes and --spare-nodes"):
+    with pytest.raises(UsageError, match="process_restarts: 3"):
         render_script(asked, CATALOGUE, SlurmOptions(spare_nodes=1))
+    file.write_text(f"{file.read_text()}life_cycle: {{process_restarts: 3}}\n")
+    asked = dataclasses.replace(asked, program=load_program(file))
+    script = render_script(asked, CATALOGUE, SlurmOptions(spare_nodes=1))
+    assert "--late-failure=10" in script and "#SBATCH --nodes=2\n" in script and "PET_NNODES=1:1" in script
+    assert "--late-failure=" not in render_script(asked, CATALOGUE)
 
 
 def test_slurm_log_has_no_line_that_another_file_has(tmp_path: Path, hand_off: HandOff) -> None:

@@ -170,6 +170,10 @@ class RunSection(Section):
         ge=0,
         description="TRAINWAY_ARRAY_INDEX of the program. `trainway launch --array N` sets it to 0, 1, … in N runs.",
     )
+    elastic: bool = Field(
+        False,
+        description="Whether the program continues with another number of ranks. Then --min-nodes is possible.",
+    )
     # HyperPod's operator restarts a job after the same time without a step (trainway/launch/kubernetes/options.py).
     hang_minutes: int = Field(
         30,

@@ -55,6 +55,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         packages=_packages(run, file.name, directory),
         code_limit=run.code_limit,
         code=None if run.code is None else str((directory / run.code).absolute()),
+        elastic=run.elastic,
         stop=Stop(signal=run.stop.signal, grace_seconds=run.stop.grace),
         metrics=tuple(patterns.items()),
         options=options_in(file),

@@ -1,7 +1,7 @@
 """Render the command of a node, with the programs that wrap torchrun.
 
 Where no file system mirrors the data bucket, run_files.py copies the files of the run to S3. In a run that continues
-after a node failure, late_failure.py delays the report of a failed node.
+after a node failure, late_failure.py delays the report of a failed node. The starter of a program does so itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.platform.mirrored import nodes_copy_runs
-from trainway.launch.program.lost_nodes import torchrun_nodes
+from trainway.launch.program.lost_nodes import torchrun_nodes, waiting_for_success
 from trainway.launch.program.program import LATE_FAILURE, NODE_RANK, PASSED_SIGNALS, RUN_FILES
 from trainway.launch.program.request import Request
 
@@ -30,6 +30,8 @@ def copying_program(request: Request) -> tuple[str, ...]:
 
 def node_program(request: Request, options: KubernetesOptions) -> tuple[str, ...]:
     """Return the command that each node runs."""
+    if options.continues and request.program.started_by is not None:
+        return copying_program(waiting_for_success(request, _SECONDS_OF_SUCCESS))
     program = copying_program(request)
     if options.continues:
         program = ("python3", str(DIRECTORY / LATE_FAILURE.name), str(_SECONDS_OF_SUCCESS), *program)
@@ -48,7 +50,8 @@ def node_program_with_nodes(request: Request, options: KubernetesOptions) -> tup
 def node_files(request: Request, options: KubernetesOptions) -> dict[str, str]:
     """Return the text of each file that the command of a node uses, by file name."""
     copying = (RUN_FILES, NODE_RANK) if nodes_copy_runs(request.hand_off) else ()
-    late = (LATE_FAILURE,) if options.continues and options.kind != "HyperPodPyTorchJob" else ()
+    is_late = options.continues and options.kind != "HyperPodPyTorchJob" and request.program.started_by is None
+    late = (LATE_FAILURE,) if is_late else ()
     wrappers = (*copying, *late)
     files = (*wrappers, PASSED_SIGNALS) if wrappers else ()
     return {file.name: file.read_text(encoding="utf-8") for file in files}

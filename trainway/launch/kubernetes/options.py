@@ -8,7 +8,7 @@ from typing import Annotated, Literal, cast, get_args
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
-from trainway.launch.program.lost_nodes import check_lost_nodes
+from trainway.launch.program.lost_nodes import check_lost_nodes, check_program
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import is_torchrun
 from trainway.launch.target.lost_node_options import LostNodeOptions
@@ -217,10 +217,8 @@ def _check_continues(request: Request, options: KubernetesOptions) -> None:
         raise _cannot(request, "mpirun cannot continue after a node failure", fix)
     if options.kind == "RayJob":
         raise _cannot(request, "the number of nodes of a Ray cluster is fixed while Kueue has its quota", fix)
-    # HyperPod's operator has spare pods of its own, and starts nothing on them.
-    if options.spare_nodes and options.kind != "HyperPodPyTorchJob" and request.program.started_by is not None:
-        why = "the run would fail when a spare node ends: the job file has a section `run`"
-        raise _cannot(request, why, "leave --spare-nodes out")
+    if options.kind != "HyperPodPyTorchJob":
+        check_program(request.program, options, lambda why, fix: _cannot(request, why, fix))
     check_lost_nodes(request, options, lambda why, fix: _cannot(request, why, fix))
 
 

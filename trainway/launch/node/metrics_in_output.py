@@ -45,7 +45,8 @@ class MetricsInOutput:
         self._lock = threading.Lock()
         self._files: MetricFiles | None = None
         self._next_look = self._next_look_at_ranks = 0.0
-        self._has_nodes = os.environ.get("TRAINWAY_NODES", "1") != "1"
+        # One node with ranks can have spare ones.
+        self._has_nodes = {os.environ.get(name, "1") for name in ("TRAINWAY_NODES", "PET_NNODES")} != {"1"}
 
     @property
     def has_step(self) -> bool:

@@ -15,6 +15,7 @@ from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.node.program_stacks import VARIABLE
 from trainway.launch.node.ray_job import end_ray_job
 from trainway.launch.node.run_state import NodeState
+from trainway.launch.node.stop_request import SECONDS_BETWEEN_LOOKS_AT_FILES, StopRequest
 
 LAUNCH = "launch-id"
 """A file beside the starter with a name for the launch, where the starter can be started again after any end."""
@@ -103,6 +104,27 @@ class NodeOfRun:
         if is_for_good:
             end_ray_job()
         return status
+
+    def successes(self) -> "set[tuple[str, str]]":
+        """Return the records of nodes that have succeeded, also in earlier attempts."""
+        found = set()
+        for file in (self.run / "attempts").glob("*/node-*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                text = file.read_text()
+                if json.loads(text)["outcome"] == "succeeded":
+                    found.add((str(file), text))
+        return found
+
+    def succeeds_elsewhere(self, before: "set[tuple[str, str]]", seconds: float, stop: StopRequest) -> bool:
+        """Return whether another node succeeds within some seconds. A request to stop ends the wait.
+
+        `before` has the `successes` of the time when the program began: clocks of nodes differ.
+        """
+        end = time.monotonic() + seconds
+        while not (is_so := bool(self.successes() - before)) and time.monotonic() < end and stop.asked_at is None:
+            time.sleep(SECONDS_BETWEEN_LOOKS_AT_FILES)
+            stop.look()
+        return is_so
 
     def check_launch(self) -> None:
         """Raise CannotStart if an earlier attempt of this launch failed on any node so that another one cannot help.

@@ -63,6 +63,7 @@ def main() -> int:
         "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
     )
     parser.add_argument("--hang", type=float, default=0, metavar="SECONDS", help="least silence that is a hang")
+    parser.add_argument("--late-failure", type=float, default=0, metavar="SECONDS", help="wait for others to succeed")
     parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
     parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
     parser.add_argument("--script", action="store_true", help="the command is a script for bash")
@@ -99,6 +100,7 @@ def main() -> int:
         elif not asked.metric:
             metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
+        before = node.successes() if asked.late_failure else set()
         silence = Silence(asked.hang, node.state, node.hang_file)
         status, killed, hangs = run_program(asked, {**environment, **secrets}, directory, stop, output, silence)
         if node.rank == 0:
@@ -119,6 +121,10 @@ def main() -> int:
         return node.ended(hangs, HUNG)
     if status == 0 and not output.causes.denies_success():
         return node.ended("", 0)
+    if asked.late_failure and node.succeeds_elsewhere(before, asked.late_failure, stop):
+        return node.ended("", 0)
+    if stop.asked_at is not None:
+        return node.ended("", stopped_status(), stopped=f"the program's exit status is {status}")
     cause, is_for_good = output.cause(node.seconds)
     why = f"{asked.command[0]} ended with exit status {status}"
     return node.ended(f"{cause} ({why})" if cause else why, NOT_FOUND if is_for_good else status or 1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from trainway.launch.program.allocation import Demand, bound_of
+from trainway.launch.program.launcher_words import launchers_of_command
 from trainway.launch.program.program import Program
 from trainway.launch.program.request import Request
 from trainway.launch.target.lost_node_options import LostNodeOptions
@@ -30,6 +32,17 @@ def torchrun_nodes(request: Request, options: LostNodeOptions) -> int | str:
     """
     nodes = request.allocation.nodes
     return f"{least_nodes(request, options)}:{nodes}" if options.continues else nodes
+
+
+def waiting_for_success(request: Request, seconds: int) -> Request:
+    """Return the request with a starter that reports a failure of its node some seconds late.
+
+    A node without ranks, such as a spare node, fails when the run succeeds: torchrun waits in a rendezvous that closes.
+    """
+    program = request.program
+    assert program.started_by is not None
+    options = (*program.started_by, f"--late-failure={seconds}")
+    return replace(request, program=replace(program, started_by=options))
 
 
 def demand_of(program: Program, hand_off: HandOff, options: object) -> Demand:
@@ -72,3 +85,22 @@ def check_lost_nodes(request: Request, options: LostNodeOptions, cannot: Callabl
         except ValueError as error:
             why = f"with {count} of its {most} nodes {error}"
             raise cannot(why, f"raise --min-nodes, or change {program.rank_keys} of the job file") from None
+
+
+def check_program(program: Program, options: LostNodeOptions, cannot: Callable[[str, str], UsageError]) -> None:
+    """Check that torchrun starts the ranks of a program of others again, and that they may be fewer.
+
+    Raises the error that `cannot` returns for a reason and a remedy.
+    """
+    if program.started_by is None:
+        return
+    launchers = launchers_of_command(program.command)
+    if [each.launcher for each in launchers] != ["torchrun"]:
+        why = "only torchrun replaces a lost node, and the program is not started by it alone"
+        raise cannot(why, "start it by torchrun, or leave --min-nodes and --spare-nodes out")
+    if not program.life_cycle.process_restarts:
+        why = "torchrun starts no ranks again after a node is lost: `life_cycle.process_restarts` is 0"
+        raise cannot(why, "write `life_cycle: {process_restarts: 3}` into the job file")
+    if options.min_nodes is not None and options.min_nodes < program.nodes and not program.elastic:
+        why = "nothing says that the program trains on fewer ranks as it does on all"
+        raise cannot(why, "write `elastic: true` into the section `run` if it does, or leave --min-nodes out")

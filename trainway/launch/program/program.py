@@ -224,6 +224,8 @@ class Program:
     """Vendors of the accelerators that the program can use, as the catalogue names them. None is any."""
     rank_keys: str = "`nodes`"
     """The keys of the job file that decide on how many ranks the program can run."""
+    elastic: bool = False
+    """Whether a program with a starter continues with another number of ranks."""
     stop: Stop = Stop()
     metrics: tuple[tuple[str, str], ...] = ()
     """Names of metrics, and the regular expressions that capture their values in a line of the log."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainway.launch.program.lost_nodes import check_lost_nodes
+from trainway.launch.program.lost_nodes import check_lost_nodes, check_program, waiting_for_success
 from trainway.launch.program.request import Request
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.spec.errors import usage_error
+
+SECONDS_OF_SUCCESS = 10
 
 # Parts of the batch script (script.py) for a job that Slurm ends and requeues when it loses a node.
 #
@@ -59,10 +61,13 @@ CONTINUES = {
 }
 
 
+def continuing(request: Request) -> Request:
+    """Return the request of a run that continues, in which a program's starter waits for the success of others."""
+    return request if request.program.started_by is None else waiting_for_success(request, SECONDS_OF_SUCCESS)
+
+
 def check_options(request: Request, options: SlurmOptions) -> None:
     """Raise UsageError if a job with these options cannot continue after a node failure."""
     cannot = partial(usage_error, f"{request.program.name} cannot continue when it loses a node")
-    if request.program.started_by is not None:
-        why = "Trainway ends a program of a `run` section on all nodes when one node is lost"
-        raise cannot(why=why, fix="leave out --min-nodes and --spare-nodes; Slurm then requeues the job")
+    check_program(request.program, options, lambda why, fix: cannot(why=why, fix=fix))
     check_lost_nodes(request, options, lambda why, fix: cannot(why=why, fix=fix))

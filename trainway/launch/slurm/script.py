@@ -19,7 +19,7 @@ from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
-from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options
+from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options, continuing
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.derived.slurm_nodes import GRES
@@ -143,6 +143,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         )
     if options.continues:
         check_options(request, options)
+        request = continuing(request)
     instance = catalogue[request.allocation.group.instance_type]
     earlier = earlier_run(request, options.after) if options.after else None
     interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
