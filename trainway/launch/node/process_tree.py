@@ -49,6 +49,12 @@ def children_of(pid: int) -> "set[int]":
     return {each for each, parent in _parents().items() if parent == pid}
 
 
+def parent_of(pid: int) -> int:
+    """Return the parent of a process, or 0 if the process has ended."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def running_children() -> "set[int]":
     """Return the children of this process that run, also those that it adopted."""
     found = children_of(os.getpid())
@@ -82,13 +88,14 @@ def still_running() -> "list[str]":
 
 
 def kill_descendants() -> None:
-    """Kill every process that the program started, until there is none."""
+    """Kill every process that the program started, until there is none, for five seconds at most."""
     # A process can start another one between the look and its own end, so the last look kills nothing.
     for _ in range(50):
         if not is_anything_left():
             return
         for pid in descendants():
-            with contextlib.suppress(ProcessLookupError):
+            # A process of another user stays, such as one that sudo started.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
 

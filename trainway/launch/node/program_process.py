@@ -89,6 +89,9 @@ def run_program(
         if end is not None and time.monotonic() >= end:
             killed = killed or still_running()
             kill_descendants()
+            if status is not None:
+                # What is left cannot be killed.
+                break
         output.metrics.look()
         time.sleep(SECONDS_BETWEEN_LOOKS)
     kill_descendants()

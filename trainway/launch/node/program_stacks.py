@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 
-from trainway.launch.node.process_tree import descendants
+from trainway.launch.node.process_tree import descendants, parent_of, variables_of
 from trainway.launch.node.program_stop import handling, ranks_below
 
 VARIABLE = "PYTHONFAULTHANDLER"
@@ -19,16 +19,32 @@ VARIABLE = "PYTHONFAULTHANDLER"
 def write_stacks(pid: int) -> "set[int]":
     """Let the ranks below a process write their stacks, or all processes below this one without ranks.
 
-    Return the processes that do.
+    Return the processes that do. A process of another user cannot be told.
     """
     told = set()
-    for each in ranks_below(pid) or descendants():
+    for each in _with_first_rank(ranks_below(pid)) or descendants():
         if handling(each, signal.SIGABRT)[0]:
             with contextlib.suppress(OSError, ValueError):
-                # The memory of a rank is large, and nobody reads the copy.
+                # The memory of a rank is large, and nobody reads the copy. With 0, the kernel still writes it to a
+                # program that /proc/sys/kernel/core_pattern names. With 1, it writes none:
+                # https://github.com/torvalds/linux/blob/master/fs/coredump.c (do_coredump, read 2026-11-29)
                 _, most = resource.prlimit(each, resource.RLIMIT_CORE)
-                resource.prlimit(each, resource.RLIMIT_CORE, (0, most))
-            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(each, resource.RLIMIT_CORE, (1, most))
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGABRT)
+                # A process that was stopped handles no signal before it continues.
+                os.kill(each, signal.SIGCONT)
                 told.add(each)
     return told
+
+
+def _with_first_rank(ranks: "set[int]") -> "set[int]":
+    """Add the parents of ranks among which the first one of the node is absent.
+
+    Lightning's first rank is the process that starts the others, and sets its variables only for itself:
+    https://github.com/Lightning-AI/pytorch-lightning/blob/master/src/lightning/fabric/strategies/launchers/subprocess_script.py
+    (read 2026-11-29)
+    """
+    if not ranks or any(b"LOCAL_RANK=0" in variables_of(rank) for rank in ranks):
+        return ranks
+    return ranks | {parent_of(rank) for rank in ranks} & descendants()

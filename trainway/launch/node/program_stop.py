@@ -69,7 +69,8 @@ class ProgramStop:
         for pid in sorted(pids - _readers(pids) - self._told):
             children = children_of(pid)
             caught, ignored = handling(pid, self._signal)
-            with contextlib.suppress(ProcessLookupError):
+            # A process of another user is left alone.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, self._signal)
             self._told.add(pid)
             if ignored:
