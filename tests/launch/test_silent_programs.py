@@ -81,6 +81,7 @@ def test_a_node_whose_program_prints_nothing_hears_of_the_hang_from_the_first(tm
 WORKS = {
     "the processor": "end = time.process_time() + 1\n    while time.process_time() < end: pass",
     "files": "open('data', 'wb').write(bytes(4_000_000))",
+    "a mapped file": "memory[:] = bytes(len(memory))",
     "nothing": "pass",
 }
 
@@ -99,7 +100,11 @@ def test_what_a_silent_program_does_is_a_sign_of_work(
 ) -> None:
     clock = Clock(signs_of_work, monkeypatch)
     monkeypatch.setenv("PATH", "")  # a node without GPUs
-    program = f"import sys, time\nprint(flush=True)\nfor _ in sys.stdin:\n    {WORKS[how]}\n    print(flush=True)\n"
+    program = (
+        "import mmap, sys, time\nfile = open('mapped', 'w+b')\nfile.truncate(8_000_000)\n"
+        "memory = mmap.mmap(file.fileno(), 0)\nprint(flush=True)\n"
+        f"for _ in sys.stdin:\n    {WORKS[how]}\n    print(flush=True)\n"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -118,18 +123,90 @@ def test_what_a_silent_program_does_is_a_sign_of_work(
 
 
 @pytest.mark.parametrize(
-    ("percent", "works"),
-    [("0\n0", False), ("2", False), ("0\n37", True), ("[N/A]", True)],
-    ids=["idle", "nearly idle", "one works", "unknown"],
+    ("device", "received", "sent", "works"),
+    [
+        ("eth0", 6_000_000, 0, True),
+        ("eth0", 0, 6_000_000, True),
+        ("eth0", 900_000, 0, False),
+        ("lo", 9**9, 9**9, False),
+    ],
+    ids=["a download", "an upload", "agents of the node", "processes of the node"],
+)
+def test_a_program_works_if_the_node_sends_or_receives(
+    device: str, received: int, sent: int, works: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that downloads by recv() into its memory uses no file, and its processor is no sign beside GPUs."""
+    clock, network = Clock(signs_of_work, monkeypatch), tmp_path / "dev"
+    monkeypatch.setattr(signs_of_work, "_NETWORK", network)
+    monkeypatch.setenv("PATH", "")  # a node without GPUs
+
+    def write(received: int, sent: int) -> None:
+        # With the columns of proc_pid_net(5).
+        lines = ("Inter-|", " face |bytes", f"  {device}: {received}{' 0' * 7} {sent}{' 0' * 7}")
+        network.write_text("".join(f"{line}\n" for line in lines))
+
+    write(10**12, 10**12)
+    signs = SignsOfWork()
+    signs.look()
+    write(10**12 + received, 10**12 + sent)
+    clock.now += 5
+    assert signs.look() is works
+    clock.now += 5
+    assert not signs.look()
+
+
+LOST = "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error"
+
+
+@pytest.mark.parametrize(
+    ("said", "works"),
+    [
+        ("0\n0", False),
+        ("2", False),
+        ("0\n37", True),
+        ("[N/A]", True),
+        (LOST, False),
+        (f"0\n{LOST}", False),
+        ("Failed to initialize NVML: Unknown Error", True),
+    ],
+    ids=["idle", "nearly idle", "one works", "unknown", "lost", "one lost", "no answer of the driver"],
 )
 def test_a_gpu_works_if_its_memory_is_used(
-    percent: str, works: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, works: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _gpus(tmp_path, f"echo '{percent}'", monkeypatch)
+    (tmp_path / "nvidia0").touch()
+    assert _answered(said, tmp_path, monkeypatch).look() is works
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [("nvidia0", "No devices were found"), ("null", "NVIDIA-SMI has failed because of the driver")],
+    ids=["no access", "no driver"],
+)
+def test_a_processor_is_a_sign_of_work_where_nvidia_smi_finds_no_gpu(
+    device: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image for GPUs also runs on nodes without any."""
+    (tmp_path / device).touch()
+    clock = Clock(signs_of_work, monkeypatch)
+    signs = _answered(said, tmp_path, monkeypatch)
+    assert not signs.look(), "nothing runs below this process"
+    with subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"]) as spins:
+        wait_for("a second of the processor", lambda: seconds_of_processor(spins.pid) > 1)
+        clock.now += 5
+        assert signs.look()
+        spins.kill()
+
+
+def _answered(said: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> SignsOfWork:
+    """Return signs of work for which nvidia-smi has said something."""
+    monkeypatch.setattr(signs_of_work, "_DEVICES", directory)
+    _gpus(directory, f"echo '{said}'", monkeypatch)
     signs = SignsOfWork()
     assert not signs.look(), "it has asked"
-    _wait_for_answer(signs)
-    assert signs.look() is works
+    assert signs._gpus is not None
+    signs._gpus.wait()
+    return signs
 
 
 def test_a_processor_is_no_sign_of_work_beside_gpus_and_a_driver_may_give_no_answer(
@@ -162,11 +239,6 @@ def _gpus(directory: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
 
 
-def _wait_for_answer(signs: SignsOfWork) -> None:
-    assert signs._gpus is not None
-    signs._gpus.wait()
-
-
 def test_a_program_that_says_no_step_is_named_and_not_ended(tmp_path: Path) -> None:
     program = "import time\nprint('begun', flush=True)\ntime.sleep(3600)\n"
     (tmp_path / "train.py").write_text(program)
@@ -177,6 +249,18 @@ def test_a_program_that_says_no_step_is_named_and_not_ended(tmp_path: Path) -> N
             break
     started.terminate()
     assert started.ends()[0] == STOPPED
+
+
+def test_a_stop_does_not_wait_for_a_driver_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _gpus(tmp_path, "trap '' TERM\necho >> asked\nwhile :; do sleep 1; done", monkeypatch)
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(3600)\n")
+    started = Started(tmp_path, "--hang=2", "--grace=5", METRIC, "--", sys.executable, "train.py")
+    wait_for("the question", (tmp_path / "asked").exists)
+    started.terminate()
+    assert started.ends()[0] == STOPPED
+    assert started.record()["reason"] == "the program's exit status is 143", "nothing was killed after the grace"
 
 
 class Fixed(SignsOfWork):

@@ -81,8 +81,10 @@ def run_program(
             told.tell_survivors()
         if stop.asked_at is not None and end is None:
             end = time.monotonic() + asked.grace
+            silence.close()
         elif end is None and (hangs := silence.look()):
             print(f"trainway: {hangs}", file=sys.stderr, flush=True)
+            silence.close()
             writing, end = write_stacks(process.pid), time.monotonic() + SECONDS_FOR_STACKS
         elif writing and not writing & descendants():
             writing, end = set(), time.monotonic() + _SECONDS_FOR_THE_LAST_LINES

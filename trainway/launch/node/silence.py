@@ -47,6 +47,10 @@ class Silence:
         """Take note that the program has printed something."""
         self._is_heard = True
 
+    def close(self) -> None:
+        """End what looks for signs of work. Call it before the program is waited for."""
+        self._signs.close()
+
     def look(self) -> "str | None":
         """Return why the program hangs, or None. Call it all the time."""
         if not self._least:
@@ -58,6 +62,7 @@ class Silence:
             if self._state.has_step:
                 self._longest = max(self._longest, self._quiet)
             self._quiet = self._idle = self._since_sign = 0.0
+            self._signs.close()
             self._signs = self._begin()
         self._quiet += seconds
         return self._decide(seconds) or self._read(now)
