@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import sys
 import threading
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainway.launch.node.node_rank import has_other_nodes
 from trainway.launch.node.rank_zero import has_rank_zero
 from trainway.launch.node.run_state import NodeState
 
@@ -45,8 +45,7 @@ class MetricsInOutput:
         self._lock = threading.Lock()
         self._files: MetricFiles | None = None
         self._next_look = self._next_look_at_ranks = 0.0
-        # One node with ranks can have spare ones.
-        self._has_nodes = {os.environ.get(name, "1") for name in ("TRAINWAY_NODES", "PET_NNODES")} != {"1"}
+        self._has_others = has_other_nodes()
 
     @property
     def has_step(self) -> bool:
@@ -111,7 +110,7 @@ class MetricsInOutput:
 
     def _leads(self) -> bool:
         """Return whether this node leads. The ranks can have moved to another node since the last look."""
-        if self._has_nodes and time.monotonic() >= self._next_look_at_ranks:
+        if self._has_others and time.monotonic() >= self._next_look_at_ranks:
             found = has_rank_zero()
             self._state.leads = self._state.leads if found is None else found
             pause = _SECONDS_UNTIL_RANKS if found is None else SECONDS_BETWEEN_LOOKS_AT_METRICS

@@ -79,7 +79,7 @@ class SignsOfWork:
         # A part of a GPU (MIG) has no number but `[N/A]`, so that nothing says that it is idle.
         numbers = [line for line in lines if line.isdigit() or line.startswith("[")]
         if not numbers:
-            # An image for GPUs has the program on a node without any, and in a job under Slurm that has requested none.
+            # A node without GPUs can have nvidia-smi. A job under Slurm sees only the GPUs that it requests.
             self._has_gpus = any(_DEVICES.glob("nvidia[0-9]*")) and _NO_GPU not in lines
             # Other errors are of the driver, whose GPUs may work.
             return self._has_gpus and not any(_LOST_GPU in line for line in lines)

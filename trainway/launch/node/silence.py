@@ -1,15 +1,15 @@
 """A program that hangs: it prints nothing, takes no step, and does no work, for longer than its own steps let expect.
 
-The node with rank 0 knows the steps, and decides. It tells the other nodes by a file in the directory of the run, so
-that their processes write their stacks, too. A program that has said no step is not ended, because nothing says how
+The node with rank 0 knows the steps, and decides. It first asks the other nodes whether they work, and then tells them,
+so that their processes write their stacks, too. A program that has said no step is not ended, because nothing says how
 long it may be silent.
 """
 
-import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from trainway.launch.node.other_nodes import OtherNodes
 from trainway.launch.node.process_tree import still_running
 from trainway.launch.node.run_state import NodeState
 from trainway.launch.node.signs_of_work import SignsOfWork
@@ -18,22 +18,32 @@ from trainway.launch.node.signs_of_work import SignsOfWork
 _STEPS, _SILENCES = 20, 3
 _SECONDS_BETWEEN_SIGNS = 30.0
 _SECONDS_BETWEEN_LOOKS_AT_FILE = 5.0
+# The end of this node can end the others, which must have written their stacks before.
+_SECONDS_TO_HEAR = _SECONDS_BETWEEN_LOOKS_AT_FILE + 1
 # A longer time between two looks is one in which this process was stopped as well.
 _LONGEST_LOOK = 5.0
-_MOST_CHARACTERS = 300
 
 
 class Silence:
     """How long a program is silent, and how long it may be.
 
     `least` is the time in seconds that every program may be silent, or 0 for a program that is never ended. `told` is
-    the file that tells all nodes of a program that hangs.
+    the file that tells all nodes of a program that hangs. `rank` is the index of this node, and `has_others` says whether
+    the run has other nodes.
     """
 
     def __init__(
-        self, least: float, state: NodeState, told: Path, signs: "Callable[[], SignsOfWork]" = SignsOfWork
+        self,
+        least: float,
+        state: NodeState,
+        told: Path,
+        rank: int = 0,
+        has_others: bool = False,
+        signs: "Callable[[], SignsOfWork]" = SignsOfWork,
     ) -> None:
-        self._least, self._state, self._told = least, state, told
+        self._least, self._state, self._has_others = least, state, has_others
+        self._others = OtherNodes(told, rank)
+        self._told_at, self._why = 0.0, ""
         self._begin, self._signs = signs, signs()
         self._is_heard, self._is_reported = False, False
         self._stepped: float | None = None
@@ -56,6 +66,10 @@ class Silence:
         if not self._least:
             return None
         now = time.monotonic()
+        if not self._state.leads:
+            return self._listen(now)
+        if self._why:
+            return self._why if now >= self._told_at + _SECONDS_TO_HEAR else None
         seconds, self._at = min(now - self._at, _LONGEST_LOOK), now
         if self._is_heard or self._state.stepped != self._stepped:
             self._is_heard, self._stepped = False, self._state.stepped
@@ -65,7 +79,11 @@ class Silence:
             self._signs.close()
             self._signs = self._begin()
         self._quiet += seconds
-        return self._decide(seconds) or self._read(now)
+        why = self._decide(seconds)
+        if why is None or not self._others.tell(why) or not self._has_others:
+            return why
+        self._told_at, self._why = now, why
+        return None
 
     def _decide(self, seconds: float) -> "str | None":
         limit = self._limit()
@@ -75,7 +93,8 @@ class Silence:
         self._since_sign += seconds
         if self._since_sign >= min(_SECONDS_BETWEEN_SIGNS, limit / 10):
             self._since_sign = 0.0
-            if self._signs.look():
+            others_work = self._has_others and self._others.work()
+            if self._signs.look() or others_work:
                 self._idle = 0.0
         if self._idle < limit / 2 or self._quiet < limit:
             return None
@@ -85,22 +104,20 @@ class Silence:
                 self._is_reported = True
                 print(f"trainway: {why}. It says no step, and is not ended: {', '.join(still_running())}", flush=True)
             return None
-        why = f"the program hangs: {why}, and may do so for {_time(limit)}"
-        with contextlib.suppress(OSError):
-            self._told.write_text(why)
-        return why
+        return f"the program hangs: {why}, and may do so for {_time(limit)}"
 
     def _limit(self) -> float:
         pace = self._state.step_seconds or 0.0
         return max(self._least, _STEPS * pace, _SILENCES * self._longest)
 
-    def _read(self, now: float) -> "str | None":
+    def _listen(self, now: float) -> "str | None":
+        """Answer the node that leads, and return why the program hangs, if that node says so."""
         if now < self._next_file:
             return None
         self._next_file = now + _SECONDS_BETWEEN_LOOKS_AT_FILE
-        with contextlib.suppress(OSError, ValueError):
-            return self._told.read_text(encoding="utf-8").partition("\n")[0][:_MOST_CHARACTERS] or None
-        return None
+        if self._others.have_asked() and self._signs.look():
+            self._others.answer()
+        return self._others.hang()
 
 
 def _time(seconds: float) -> str:

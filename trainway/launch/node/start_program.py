@@ -37,6 +37,7 @@ from trainway.launch.node.exit_statuses import (
 from trainway.launch.node.incomplete_checkpoints import set_incomplete_aside
 from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import NodeOfRun
+from trainway.launch.node.node_rank import has_other_nodes
 from trainway.launch.node.outputs_of_run import check_outputs, check_outputs_of_others, note_outputs
 from trainway.launch.node.process_tree import STOPS
 from trainway.launch.node.program_needs import code_directory, read_secrets, with_packages
@@ -101,7 +102,7 @@ def main() -> int:
             metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
         before = node.successes() if asked.late_failure else set()
-        silence = Silence(asked.hang, node.state, node.hang_file)
+        silence = Silence(asked.hang, node.state, node.hang_file, node.rank, has_other_nodes())
         status, killed, hangs = run_program(asked, {**environment, **secrets}, directory, stop, output, silence)
         if node.rank == 0:
             note_outputs(run, environment["TRAINWAY_OUTPUT"], node.attempt)
