@@ -263,6 +263,17 @@ def test_a_stop_does_not_wait_for_a_driver_that_does_not_answer(
     assert started.record()["reason"] == "the program's exit status is 143", "nothing was killed after the grace"
 
 
+def test_the_driver_of_a_ray_job_waits_for_ranks_that_are_not_below_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{STEPS}print('begun', flush=True)\nthreading.Event().wait()\n")
+    job = '{"metadata": {"job_submission_id": "llama"}}'
+    started = Started(tmp_path, "--hang=1", METRIC, "--", sys.executable, "train.py", RAY_JOB_CONFIG_JSON_ENV_VAR=job)
+    started.begins()
+    with pytest.raises(subprocess.TimeoutExpired):
+        started.process.wait(timeout=5)
+    started.terminate()
+    assert started.ends() == (STOPPED, "trainway: stopped on node 0: the program's exit status is 143\n")
+
+
 class Fixed(SignsOfWork):
     """Signs of work that a test chooses."""
 

@@ -19,15 +19,22 @@ _DASHBOARD = "http://127.0.0.1:8265"
 _LONGEST_STOP_SECONDS = 60
 
 
+def ray_job() -> "str | None":
+    """Return the Ray job whose driver this process is, or None."""
+    try:
+        return str(json.loads(os.environ.get(_CONFIG, "{}"))["metadata"]["job_submission_id"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def end_ray_job() -> None:
     """Stop the Ray job whose driver this process is. Do nothing in any other process.
 
     Ray decides by the request that the job was stopped, whatever the exit status of the driver is after it. A failure
     is printed, and KubeRay starts the job again.
     """
-    try:
-        job = json.loads(os.environ.get(_CONFIG, "{}"))["metadata"]["job_submission_id"]
-    except (KeyError, TypeError, ValueError):
+    job = ray_job()
+    if job is None:
         return
     # Ray's command takes the address from this variable before it takes that of the cluster.
     environment = {"RAY_API_SERVER_ADDRESS": _DASHBOARD, **os.environ}

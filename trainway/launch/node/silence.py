@@ -28,7 +28,7 @@ class Silence:
     """How long a program is silent, and how long it may be.
 
     `least` is the time in seconds that every program may be silent, or 0 for a program that is never ended. `told` is
-    the file that tells all nodes of a program that hangs. `rank` is the index of this node, and `has_others` says whether
+    the file that tells all nodes of a program that hangs. `rank` is the index of this node. `has_others` says whether
     the run has other nodes.
     """
 

@@ -44,6 +44,7 @@ from trainway.launch.node.program_needs import code_directory, read_secrets, wit
 from trainway.launch.node.program_output import ProgramOutput
 from trainway.launch.node.program_process import run_program
 from trainway.launch.node.rank_of_mpirun import run_rank
+from trainway.launch.node.ray_job import ray_job
 from trainway.launch.node.silence import Silence
 from trainway.launch.node.stop_request import StopRequest
 
@@ -102,7 +103,9 @@ def main() -> int:
             metrics.read_bars()
         output = ProgramOutput(metrics, list(secrets.values()))
         before = node.successes() if asked.late_failure else set()
-        silence = Silence(asked.hang, node.state, node.hang_file, node.rank, has_other_nodes())
+        # The ranks of a driver are processes of Ray, on this node too, and nothing says here whether they work.
+        least = 0.0 if ray_job() is not None else asked.hang
+        silence = Silence(least, node.state, node.hang_file, node.rank, has_other_nodes())
         status, killed, hangs = run_program(asked, {**environment, **secrets}, directory, stop, output, silence)
         if node.rank == 0:
             note_outputs(run, environment["TRAINWAY_OUTPUT"], node.attempt)
