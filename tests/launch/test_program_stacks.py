@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.launch.test_silent_programs import STEPS, ended
+from trainway.launch.node import process_tree
 from trainway.launch.node.exit_statuses import HUNG
 from trainway.launch.node.process_tree import kill_descendants
 from trainway.launch.node.program_stacks import write_stacks
-from trainway.launch.node.program_stop import ProgramStop
+from trainway.launch.node.program_stop import ProgramStop, ranks_below
 
 HANDLES = (
     "import os, resource, signal, sys\n"
@@ -79,3 +80,26 @@ def test_a_process_of_another_user_is_left_out(process: subprocess.Popen[str], m
     ProgramStop(process.pid, ["python"], signal.SIGTERM, 60).tell()
     kill_descendants()
     assert len(refused) > 2 and set(refused) == {process.pid}, "all have tried"
+
+
+def test_the_processes_of_a_node_are_listed_once_to_find_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node with 192 processors has thousands of them, and a stop waits meanwhile."""
+    lists = 0
+
+    def count() -> dict[int, int]:
+        nonlocal lists
+        lists += 1
+        return found
+
+    workers = [
+        subprocess.Popen(["sleep", "3600"], env={"LOCAL_RANK": str(rank)} if rank < 2 else {}) for rank in range(6)
+    ]
+    found = process_tree._parents()
+    monkeypatch.setattr(process_tree, "_parents", count)
+    try:
+        assert ranks_below(os.getpid()) == {worker.pid for worker in workers[:2]}
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert lists == 1

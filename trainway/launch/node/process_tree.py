@@ -49,6 +49,14 @@ def children_of(pid: int) -> "set[int]":
     return {each for each, parent in _parents().items() if parent == pid}
 
 
+def children_by_parent() -> "dict[int, set[int]]":
+    """Return the children of every process of this machine that has any."""
+    found: dict[int, set[int]] = {}
+    for child, parent in _parents().items():
+        found.setdefault(parent, set()).add(child)
+    return found
+
+
 def parent_of(pid: int) -> int:
     """Return the parent of a process, or 0 if the process has ended."""
     fields = _stat(pid)

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from trainway.launch.node.process_tree import children_of, running_children, variables_of
+from trainway.launch.node.process_tree import children_by_parent, children_of, running_children, variables_of
 
 # A process that handles the signal may have passed it on before it ended. The processes that it leaves have so much
 # time to end by themselves.
@@ -81,10 +81,14 @@ class ProgramStop:
 
 def ranks_below(pid: int) -> "set[int]":
     """Return the topmost processes below a process that have the number of a rank in their environment."""
-    found: set[int] = set()
-    for child in children_of(pid):
-        is_rank = any(each.startswith(b"LOCAL_RANK=") for each in variables_of(child))
-        found |= {child} if is_rank else ranks_below(child)
+    # A node has thousands of processes, so they are listed once.
+    children, found, below = children_by_parent(), set(), [pid]
+    while below:
+        for child in children.get(below.pop(), ()):
+            if any(each.startswith(b"LOCAL_RANK=") for each in variables_of(child)):
+                found.add(child)
+            else:
+                below.append(child)
     return found
 
 
