@@ -19,12 +19,13 @@ WAITS = "import threading\ndef stuck(): threading.Event().wait()\n"
 
 
 class Nodes:
-    """Two nodes of a program that has said a step, with their common clock."""
+    """Two nodes of a program that has said two steps, with their common clock."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, *, second_works: bool) -> None:
         self.clock = Clock(silence, monkeypatch)
         states = [NodeState(1, 0.0, leads=rank == 0) for rank in range(2)]
-        states[0].take({"step": 1})
+        for step in (1, 2):
+            states[0].take({"step": step})
         self.signs = Fixed(works=False), Fixed(works=second_works)
         self.silences = [
             Silence(600, state, directory / "hang", rank, True, partial(self.signs.__getitem__, rank))

@@ -50,7 +50,7 @@ def test_each_rank_of_torchrun_says_where_it_is(tmp_path: Path) -> None:
         "def computes(): threading.Event().wait()\n"
         "if os.environ['RANK'] != '0':\n    pathlib.Path('begun').touch()\n    computes()\n"
         "while not pathlib.Path('begun').exists(): time.sleep(0.1)\n"
-        "print('step=1', flush=True)\nwaits()\n"
+        "for step in (1, 2):\n    print(f'step={step}', flush=True)\nwaits()\n"
     )
     torchrun = str(Path(sys.executable).with_name("torchrun"))
     status, _ = ended(
@@ -245,7 +245,7 @@ def test_a_program_that_says_no_step_is_named_and_not_ended(tmp_path: Path) -> N
     started = Started(tmp_path, "--hang=1", METRIC, "--", sys.executable, "train.py")
     assert started.process.stdout is not None
     for line in started.process.stdout:
-        if "It says no step, and is not ended: python" in line:
+        if "Its steps have no pace yet, and it is not ended: python" in line:
             break
     started.terminate()
     assert started.ends()[0] == STOPPED
@@ -304,7 +304,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Silence, int], int | Non
 def state() -> NodeState:
     """Return the state of a run that has taken a step."""
     state = NodeState(1, 0.0, leads=True)
-    state.take({"step": 1})
+    for step in (1, 2):
+        state.take({"step": step})
     return state
 
 

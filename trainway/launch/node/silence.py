@@ -1,8 +1,8 @@
 """A program that hangs: it prints nothing, takes no step, and does no work, for longer than its own steps let expect.
 
 The node with rank 0 knows the steps, and decides. It first asks the other nodes whether they work, and then tells them,
-so that their processes write their stacks, too. A program that has said no step is not ended, because nothing says how
-long it may be silent.
+so that their processes write their stacks, too. A program that has not said two steps is not ended, because nothing
+says how long it may be silent.
 """
 
 import time
@@ -73,7 +73,7 @@ class Silence:
         seconds, self._at = min(now - self._at, _LONGEST_LOOK), now
         if self._is_heard or self._state.stepped != self._stepped:
             self._is_heard, self._stepped = False, self._state.stepped
-            if self._state.has_step:
+            if self._state.step_seconds is not None:
                 self._longest = max(self._longest, self._quiet)
             self._quiet = self._idle = self._since_sign = 0.0
             self._signs.close()
@@ -99,10 +99,13 @@ class Silence:
         if self._idle < limit / 2 or self._quiet < limit:
             return None
         why = f"for {_time(self._quiet)} it has printed nothing, taken no step, and done no work"
-        if not self._state.has_step:
+        if self._state.step_seconds is None:
             if not self._is_reported:
                 self._is_reported = True
-                print(f"trainway: {why}. It says no step, and is not ended: {', '.join(still_running())}", flush=True)
+                print(
+                    f"trainway: {why}. Its steps have no pace yet, and it is not ended: {', '.join(still_running())}",
+                    flush=True,
+                )
             return None
         return f"the program hangs: {why}, and may do so for {_time(limit)}"
 
