@@ -121,8 +121,10 @@ Environment="SLURMD_OPTIONS=$options"
 CONF
   systemctl daemon-reload
   systemctl enable --quiet --now slurmd
-  wait_until "$limit" 1 node_is_up ||
-    fail "slurmd runs, and the controller does not have $name as up after $limit s: \`scontrol show node $name\` and" \
-      "\`journalctl -u slurmd\` say why"
+  if ! wait_until "$limit" 1 node_is_up; then
+    said=$(timeout 10 scontrol show node "$name" 2>&1 | grep -oE '(State=[^ ]*|Reason=.*|slurm_.*)' | paste -sd ' ' || true)
+    fail "slurmd runs, and the controller does not have $name as up after $limit s: ${said:-it gives no answer}." \
+      "\`journalctl -u slurmd\` says more"
+  fi
   echo "started slurmd; $name is known to the controller"
 fi
