@@ -14,14 +14,24 @@ from torch._C._distributed_c10d import Store  # the public name is not declared 
 ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 
 
+def node_name() -> str:
+    """Return the name by which the scheduler of the platform knows this node."""
+    return os.environ.get("NODE_NAME") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
 def this_node() -> str:
     """Return the name of this node, and the ID of its instance behind a space if it is one of EC2."""
-    name = os.environ.get("NODE_NAME") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    name = node_name()
     try:
         tag = ASSET_TAG.read_text().strip()
     except OSError:
         return name
     return f"{name} {tag}" if re.fullmatch(r"i-[0-9a-f]{8,17}", tag) else name
+
+
+def name_of(node: str) -> str:
+    """Return the name of a node without the ID of its instance."""
+    return node.partition(" ")[0]
 
 
 def nodes_of_run(store: Store, rank: int) -> list[str]:
