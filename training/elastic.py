@@ -13,6 +13,8 @@ variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, and so on. It dif
 - A status that a restart cannot change ends the job at once, and is the status of this process. torchrun ends with 1.
 - Each attempt has a store of its own (see `parallel/attempt.py`).
 - The clocks of the hosts may differ (see `hosts/rendezvous.py`).
+- A node that was named twice as the cause of a failure is left out, if the run can continue without it (see
+  `hosts/stand_by.py`).
 """
 
 import errno
@@ -40,6 +42,9 @@ from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD, StorageDenied
 from training.hosts.agent import AGENT, PROGRESS, progress
 from training.hosts.rendezvous import ignore_other_clocks
 from training.hosts.restarts import count_start, take_back_start
+from training.hosts.stand_by import stand_by
+from training.hosts.suspect_nodes import attempt_of, excuse, judge_end
+from training.hosts.this_node import node_name
 from training.observe.run_state import write_failure
 
 SECONDS_AFTER_A_FAILURE = 3
@@ -54,11 +59,18 @@ class Agent(LocalElasticAgent):
 
     ended_for_good: int | None = None
     """The status of a rank that a restart cannot change. A node has one agent."""
+    attempt: str | None = None
+    """The name of the attempt of its ranks, or None before the first one."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._budget = int(os.environ.get("PET_MAX_RESTARTS", "0"))
         self._failures, self._furthest = 0, progress()
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        stand_by(worker_group.spec.rdzv_handler, _run())
+        super()._rendezvous(worker_group)
+        Agent.attempt = attempt_of(str(worker_group.master_addr), worker_group.master_port)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         started: dict[int, Any] = super()._start_workers(worker_group)
@@ -84,6 +96,9 @@ class Agent(LocalElasticAgent):
             result = RunResult(WorkerState.FAILED, failures={first.global_rank: failure})
             print(f"all ranks of this node ended, with status {statuses}, and not as a job ends", file=sys.stderr)
         if result.state in (WorkerState.UNHEALTHY, WorkerState.FAILED):
+            # Without it, the ranks have a directory that the agent does not know.
+            if "TRAINWAY_RUN" in os.environ:
+                judge_end(_run(), statuses, Agent.attempt or "")
             reached = progress()
             self._failures = 1 if reached > self._furthest else self._failures + 1
             self._furthest = max(reached, self._furthest)
@@ -117,7 +132,7 @@ def main() -> None:
     # Without it, the store of an attempt outlives its ranks, and hosts do not learn of a new store.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     os.environ[AGENT] = str(os.getpid())
-    run = Path(os.environ.get("TRAINWAY_RUN", "."))
+    run = _run()
     # PyTorch sets its handlers when the first ranks start. Until then, the nodes wait for each other, for an hour on
     # Kubernetes, and Linux does not let the first process of a container end by a signal without a handler.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -135,10 +150,17 @@ def main() -> None:
         sys.exit(error.status)
     except SignalException:
         take_back_start(run)
+        # Others may take ranks that were told to stop for ranks that hang.
+        if Agent.attempt and "TRAINWAY_RUN" in os.environ:
+            excuse(run, node_name(), Agent.attempt)
         raise
     except ChildFailedError as error:
         traceback.print_exception(error)
         sys.exit(Agent.ended_for_good or 1)
+
+
+def _run() -> Path:
+    return Path(os.environ.get("TRAINWAY_RUN", "."))
 
 
 def _stop(number: int, _frame: Any) -> None:

@@ -59,6 +59,13 @@ class Host:
         os.kill(self.run.process.pid, signal.SIGKILL)
         self._thread.join(300)
 
+    def wait_for_end(self) -> str:
+        """Wait until torchrun has ended, and do not start it again. Return its output."""
+        self._lost = True
+        self._thread.join(600)
+        assert not self._thread.is_alive()
+        return self.output
+
     def finish(self) -> str:
         """Wait until the run succeeds. Return the output of all starts of torchrun."""
         self._thread.join(1800)
@@ -85,6 +92,8 @@ def hosts(
     slow: Collection[int] = (),
     last_call_seconds: int = 2,
     first_has_rank_0: bool = True,
+    elastic: bool = False,
+    later: int = 0,
 ) -> Iterator[list[Host]]:
     """Boot `count` hosts with a rank each, which train one job. The first one also has the rendezvous.
 
@@ -93,6 +102,8 @@ def hosts(
     at its ranks and for new hosts, and on the others ten times a second. Once the minimum number of hosts has joined,
     torchrun waits `last_call_seconds` for more hosts before it starts the ranks. torchrun gives rank 0 to the training
     host with the lowest address. The first host has the lowest address, or the highest if `first_has_rank_0` is False.
+    With `elastic`, each host runs the agent of the training job in the place of torchrun. The caller boots the last
+    `later` hosts.
     """
     prefix = f"faults-{os.getpid()}-{next(_networks)}"
 
@@ -100,12 +111,15 @@ def hosts(
         endpoint = f"{network[0].address}:{RENDEZVOUS_PORT}"
         options = many_nodes(nodes, 1, endpoint=endpoint, run="faults", max_restarts=3)
         is_host = str(host is network[0]).lower()
+        # The ranks are forks of the agent, which has imported everything. A stopped rank is soon killed.
+        options |= {"PET_START_METHOD": "fork", "PET_SHUTDOWN_TIMEOUT": "3"} if elastic else {}
         options["PET_RDZV_CONF"] += f",join_timeout=300,last_call_timeout={last_call_seconds},is_host={is_host}"
         return launch(
             job,
             1,
             rendezvous=(),
             network=host.name,
+            elastic=elastic,
             **options,
             PET_LOCAL_ADDR=host.address,
             PET_MONITOR_INTERVAL="2" if network.index(host) in slow else "0.1",
@@ -119,7 +133,7 @@ def hosts(
     with namespaces.network(prefix, addresses) as links:
         network = [Host(link, start) for link in links]
         try:
-            for host in network:
+            for host in network[: count - later]:
                 host.boot()
             yield network
         finally:

@@ -85,6 +85,18 @@ FAULTS = (
         SAME,
         "training/test_watchdog.py::test_a_rank_that_holds_pythons_lock_writes_its_stacks_and_the_run_restarts",
     ),
+    Fault(
+        "A rank of the same host hangs twice within a day, and a spare host waits",
+        "the run continues on the other hosts and the spare, says why, and leaves the host out",
+        SAME,
+        "faults/test_suspect_hosts.py::test_a_host_that_hangs_twice_is_left_out_while_a_spare_waits",
+    ),
+    Fault(
+        "A rank of the same host hangs twice within a day, and no other host can replace it",
+        "the run continues with the host, and says what an administrator does",
+        SAME,
+        "faults/test_suspect_hosts.py::test_a_host_that_hangs_twice_stays_where_no_other_can_take_its_place",
+    ),
     Fault("A host is lost", REPLACED, SAME, f"{HOSTS}::test_a_lost_host_is_replaced"),
     Fault(
         "The host of the rendezvous is lost",

@@ -113,11 +113,12 @@ def launching(directory: Path, server: TorchrunServer | None) -> Iterator[Launch
         variables |= environment
         process: subprocess.Popen[str] | Started
         if elastic:
+            alone = "--standalone" in rendezvous and "PET_RDZV_ENDPOINT" not in environment
             variables |= {"TRAINWAY_JOB": str(config), "PET_NPROC_PER_NODE": str(processes)}
-            variables |= {} if "PET_RDZV_ENDPOINT" in environment else {"PET_STANDALONE": "1"}
+            variables |= {"PET_STANDALONE": "1"} if alone else {}
             command = ["-m", "training.elastic"]
         if server and elastic:
-            process = server.start_python([*command, *arguments], variables)
+            process = server.start_python([*command, *arguments], variables, network)
         elif server:
             process = server.start([*command, *arguments], variables, network)
         else:

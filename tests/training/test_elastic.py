@@ -84,6 +84,7 @@ def test_ranks_that_end_between_two_looks_of_the_agent_are_all_looked_at(
     output, _ = ended.communicate(300)
     assert said in output, output
     assert ended.returncode == expected
+    assert not Path("suspects").exists(), "the agent knows no directory of the run"
 
 
 def test_logs_that_cannot_be_written_end_the_job_with_a_sentence(elastic: Launch, job: dict[str, Any]) -> None:

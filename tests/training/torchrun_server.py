@@ -127,9 +127,14 @@ class TorchrunServer:
         variables = {**environment, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         return self._start("torchrun", arguments, variables, network)
 
-    def start_python(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Started:
-        """Start `python -m MODULE ARGUMENT…` or `python FILE ARGUMENT…` with this environment."""
-        return self._start("python", arguments, environment, None)
+    def start_python(
+        self, arguments: Sequence[str], environment: Mapping[str, str], network: str | None = None
+    ) -> Started:
+        """Start `python -m MODULE ARGUMENT…` or `python FILE ARGUMENT…` with this environment.
+
+        With the name of a network namespace, Python is the first process of a host, as in `start`.
+        """
+        return self._start("python", arguments, environment, network)
 
     @cached_property
     def modules_of_a_job(self) -> frozenset[str]:

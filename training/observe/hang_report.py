@@ -29,6 +29,8 @@ class RankRecord:
     position: str = ""
     beat: int = 0
     """Number of heartbeats that the rank has written."""
+    node: str = ""
+    """The name by which the scheduler knows the host."""
 
     def encoded(self) -> str:
         """Return the record as it is in the store."""
@@ -67,6 +69,23 @@ def suspects(records: Sequence[RankRecord]) -> Suspects:
     if not others or len(fewest) == len(others[0]):
         return Suspects([], "All ranks answer, and none differs from the others")
     return Suspects(fewest, "is elsewhere than the others" if len(fewest) == 1 else "are elsewhere than the others")
+
+
+def named_nodes(found: Suspects, nodes: int) -> dict[str, str]:
+    """Return why each node of the suspects hangs, for a run of so many nodes.
+
+    Ranks of more than half of the nodes are no fault of these nodes: a switch or storage connects them.
+    """
+    of_nodes = defaultdict[str, list[RankRecord]](list)
+    for each in found.records:
+        of_nodes[each.node].append(each)
+    if 2 * len(of_nodes) > max(nodes, 2):
+        return {}
+    return {
+        node: f"hang: rank{'s' if len(each) > 1 else ''} {', '.join(str(record.rank) for record in each[:_NAMED])} "
+        f"{found.reason}, at step {each[0].step}"
+        for node, each in of_nodes.items()
+    }
 
 
 def sentence(work: str, seconds: float, budget: float, found: Suspects, directory: Path) -> str:

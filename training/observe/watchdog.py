@@ -40,7 +40,9 @@ from torch._C._distributed_c10d import Store  # the public name is not declared 
 
 from training.config.hang_detection import HangDetection
 from training.errors import HUNG_STATUS
-from training.observe.hang_report import RankRecord, Suspects, position_of, sentence, suspects
+from training.hosts.suspect_nodes import suspect, this_attempt
+from training.hosts.this_node import node_name
+from training.observe.hang_report import RankRecord, Suspects, named_nodes, position_of, sentence, suspects
 from training.observe.run_state import write_failure
 
 _PREFIX = "trainway/watchdog"
@@ -102,7 +104,9 @@ class Watchdog:
         self._late = self._work, 0.0, self._settings.other_seconds
         self._main_thread = threading.get_ident()
         self._rank = int(os.environ.get("RANK", "0"))
-        self._record = RankRecord(self._rank, socket.gethostname(), os.getpid(), os.getppid(), 0, self._work.name)
+        self._record = RankRecord(
+            self._rank, socket.gethostname(), os.getpid(), os.getppid(), 0, self._work.name, node=node_name()
+        )
         # Until the ranks share a store, a rank knows no others, and their files have no name of the attempt.
         self._is_shared = False
         self._directory = run / "hangs" / "meeting"
@@ -328,6 +332,9 @@ class Watchdog:
         }
         with contextlib.suppress(OSError), (self._run / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(event) + "\n")
+        # Before the ranks end: their agents look at the record when they start them again.
+        for node, reason in named_nodes(found, int(os.environ.get("GROUP_WORLD_SIZE", "1"))).items():
+            suspect(self._run, node, "fault", reason, this_attempt())
         write_failure(f"hang: {said}", HUNG_STATUS)
 
     def _read(self, rank: int) -> RankRecord:
