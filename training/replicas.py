@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from training.errors import ReplicasDiffer
-from training.hosts.this_node import this_node
+from training.hosts.suspect_nodes import NamedBy, suspect, this_attempt
+from training.hosts.this_node import name_of, this_node
 from training.observe import replica_verdict
 from training.observe.metrics import Metrics
 from training.observe.replica_verdict import Doubt
@@ -113,6 +114,9 @@ class ReplicaComparison:
                 if not each.others
             ]
             replica_verdict.keep(doubts, self._run)
+            for each in deviations:
+                if each.others:
+                    self._suspect([devices[rank] for rank in each.ranks], "fault", first)
         # The reason is that of the barrier in `divergence.py`.
         dist.barrier()
         raise ReplicasDiffer(
@@ -137,6 +141,17 @@ class ReplicaComparison:
             self._metrics.event("replicas_judged", step=step, ranks=ranks, reason=reason)
             print(f"the replicas agree after step {step}, which was taken again: {reason}", flush=True)
             (self._run / replica_verdict.FILE).unlink(missing_ok=True)
+            for doubt, wrong in found:
+                # If all were wrong, the steps are not deterministic, or other software takes them now.
+                if len(wrong) < len(doubt.ranks):
+                    self._suspect([doubt.devices[index] for index in wrong], "judged", step)
+
+    def _suspect(self, devices: Sequence[str], kind: NamedBy, step: int) -> None:
+        """Name the nodes of devices whose weights were wrong."""
+        for device in devices:
+            node, _, of_node = device.partition(", ")
+            reason = f"wrong weights after step {step} on {of_node}"
+            suspect(self._run, name_of(node), kind, reason, this_attempt())
 
 
 def compare(model: nn.Module, world: World) -> Deviation | None:

@@ -43,10 +43,12 @@ from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.agent import end_with_agent
+from training.hosts.device_fault import device_fault
 from training.hosts.lease import SECONDS_UNTIL_DEAD
 from training.hosts.run_record import FROM_SCRATCH, read_record
 from training.hosts.stopping import StopSignal
-from training.hosts.this_node import nodes_of_run
+from training.hosts.suspect_nodes import suspect, this_attempt
+from training.hosts.this_node import node_name, nodes_of_run
 from training.model.attention_kernels import chosen_kernels
 from training.observe.exporter import run_exporter
 from training.observe.laps import Laps
@@ -107,6 +109,8 @@ def main() -> None:
         write_failure(str(error), error.status)
         sys.exit(error.status)
     except Exception as error:
+        if fault := device_fault(error):
+            suspect(directory_of(job), node_name(), "fault", fault, this_attempt())
         if os.environ.get("LOCAL_RANK", "0") == "0":
             write_failure(f"{type(error).__name__}: {error}", 1)
         raise
@@ -115,6 +119,11 @@ def main() -> None:
             dist.destroy_process_group()
     if stopped:
         sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
+
+
+def directory_of(job: Job) -> Path:
+    """Return the directory of the run of a job."""
+    return Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
 
 
 def wait_for_first_rank(status: int, stop: StopSignal) -> None:
@@ -149,7 +158,7 @@ def train(
     stop = stop or StopSignal()
     end_with_agent(stop.arrived)
     process = this_process(job.device)
-    run = Path(os.environ.get("TRAINWAY_RUN", f"runs/{job.name}"))
+    run = directory_of(job)
     with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
         watchdog.other("the opening of the data")
         inputs = open_inputs(job, process)
@@ -205,7 +214,7 @@ def take_steps(
     layers, stage = list(local.model.layers.values()), world.mesh.get_local_rank("pp")
     stragglers = StragglerWatch(layers, stage, world.device)
     watchdog.on_beat = stragglers.exchange
-    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers)
+    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers, run)
     first_step = progress.step + 1
     laps = Laps(world.device)
     guard, loss_scale = begin_at(setup, progress)

@@ -11,6 +11,8 @@ import pytest
 from tests.training.conftest import Launch, Run
 from tests.training.torchrun_server import TorchrunServer
 from training.config.job import Job
+from training.hosts.suspect_nodes import suspicions
+from training.hosts.this_node import node_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,6 +100,8 @@ def test_a_flipped_bit_is_found_and_the_run_ends_with_the_same_loss(launch: Laun
     (event,) = broken.events("replicas_differ")
     assert (event["step"], event["ranks"]) == (6, [2])
     assert "rank 2 (" in said and "differs from the 2 other replicas in " in said
+    (named,) = suspicions(broken.directory, node_name())
+    assert named.reason.startswith("wrong weights after step 6 on process ")
     assert len(broken.events("start")) == 2
     assert [each["step"] for each in broken.events("resumed")] == [4]
     (end,), (expected,) = broken.events("end"), untouched.events("end")
@@ -128,6 +132,8 @@ def test_of_two_replicas_the_one_that_was_wrong_is_named_when_the_step_is_taken_
     assert (judged["step"], judged["ranks"]) == (5, [broken])
     assert f"the replicas agree after step 5, which was taken again: rank {broken} (" in said
     assert not (run.directory / FILE).exists()
+    (named,) = suspicions(run.directory, node_name())
+    assert named.reason.startswith("wrong weights after step 5 on process ")
     assert run.events("end")[-1]["step"] == 10
 
 

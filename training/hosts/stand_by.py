@@ -35,7 +35,6 @@ def stand_by(handler: RendezvousHandler, run: Path) -> None:
         RendezvousGracefulExitError: the run ended while this node was left out.
     """
     node = node_name()
-    node = node_name()
     # On one machine, there is no other node, and no scheduler that could exclude this one.
     if "PET_STANDALONE" in os.environ or not isinstance(handler, DynamicRendezvousHandler):
         return

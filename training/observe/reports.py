@@ -5,6 +5,7 @@ import statistics
 import sys
 from collections import deque
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ from training.checkpoint import FailedSave, Saved
 from training.config import Job
 from training.config.checkpoint_interval import ChosenInterval
 from training.hosts.agent import note_progress
+from training.hosts.suspect_nodes import suspect, this_attempt
+from training.hosts.this_node import name_of
 from training.observe.exporter import Exporter
 from training.observe.flops import Pace
 from training.observe.laps import Mark, seconds
@@ -87,7 +90,7 @@ class Reports:
     """Reports that lag by one step.
 
     Every rank has one, so that no rank runs ahead of the others. Rank 0's has metrics, and that of the first rank of a
-    node may have an exporter.
+    node may have an exporter. `run` is the directory of the run.
     """
 
     newest: StepResult | None = None
@@ -100,9 +103,11 @@ class Reports:
         pace: Pace,
         exporter: Exporter | None = None,
         stragglers: StragglerWatch | None = None,
+        run: Path | None = None,
     ) -> None:
         self._metrics, self._sequence_length, self._pace = metrics, sequence_length, pace
         self._exporter, self._stragglers = exporter, stragglers
+        self._run = run
         self._named: list[Straggler] = []
         self._seconds = deque[float](maxlen=_STEPS_OF_PACE)
         self._held: PendingStep | None = None
@@ -155,6 +160,10 @@ class Reports:
             self._exporter.stragglers(found)
         if self._metrics and [each.rank for each in found] != [each.rank for each in before]:
             self._metrics.stragglers(step, found)
+            if self._run:
+                for each in found:
+                    reason = f"rank {each.rank} is slow since step {each.since_step}, most of it in {each.phase}"
+                    suspect(self._run, name_of(each.host), "slow", reason, this_attempt())
 
     def step_seconds(self) -> float:
         """Return the median seconds of the last steps, without the time for which they waited for a save.
