@@ -53,7 +53,12 @@ CONTINUES = {
     left=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%D) || left=$least
     if ((left < least)); then
       echo "trainway: the job is requeued, because only $left of at least $least nodes remain" >&2
-      scontrol requeue "$SLURM_JOB_ID" || true
+      suspect=$(suspects "$run")
+      if [[ $suspect ]] && replaceable idle,allocated,mixed "$SLURM_JOB_NUM_NODES" "$suspect"; then
+        requeue "$suspect"
+      else
+        requeue ""
+      fi
     fi
     look=$((SECONDS + 30))
   fi

@@ -21,6 +21,7 @@ from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options, continuing
 from trainway.launch.slurm.options import SlurmOptions
+from trainway.launch.slurm.suspect_nodes import IN_SCRIPT
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.derived.slurm_nodes import GRES
 from trainway.spec.errors import usage_error
@@ -157,6 +158,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         *(earlier.check if earlier else ()),
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
+        *(IN_SCRIPT.splitlines() if request.program.started_by is None else ()),
         *(_file(name, text) for name, text in request.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.

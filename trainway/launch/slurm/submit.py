@@ -11,6 +11,7 @@ from trainway.launch.slurm.cluster import cluster_of, on_cluster
 from trainway.launch.slurm.dependency import earlier_run, has_succeeded
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import heredoc, render_script
+from trainway.launch.slurm.suspect_nodes import exclude_at_submit
 from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -32,7 +33,9 @@ def submit(request: Request, catalogue: Catalogue, options: SlurmOptions | None 
     # sbatch opens the log in it, and makes no directories.
     line = (
         _open_to_team(request)
-        + f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && sbatch --parsable {heredoc(script)}"
+        + exclude_at_submit(request, options.exclude)
+        + f"mkdir -p {shlex.quote(str(request.directory / 'logs'))} && "
+        + f'sbatch --parsable "${{exclude[@]}}" {heredoc(script)}'
     )
     said = on_cluster(line, cluster, what=f"{request.run} cannot be submitted")
     # `id` or `id;cluster`: https://slurm.schedmd.com/sbatch.html, --parsable (read 2026-11-21). A profile of the
