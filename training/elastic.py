@@ -66,6 +66,7 @@ class Agent(LocalElasticAgent):
         super().__init__(*arguments, **named)
         self._budget = int(os.environ.get("PET_MAX_RESTARTS", "0"))
         self._failures, self._furthest = 0, progress()
+        self._seconds_to_end = _seconds_to_save()
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         stand_by(worker_group.spec.rdzv_handler, _run())
@@ -77,14 +78,18 @@ class Agent(LocalElasticAgent):
         # Whoever finds a failed rank waits 30 seconds for the others, and no option changes that
         # (torch/multiprocessing/spawn.py of 2.13.0, `join`).
         self._ranks = ranks = self._pcontext._pc  # type: ignore[union-attr]
-        wait = ranks._join_procs_with_timeout
+        wait, close = ranks._join_procs_with_timeout, self._pcontext.close  # type: ignore[union-attr]
         ranks._join_procs_with_timeout = lambda seconds: wait(min(seconds, SECONDS_AFTER_A_FAILURE))
+        # PyTorch 2.11 has no option for the time that ranks have to end, and 2.12 does not use it everywhere.
+        self._seconds_to_end = _seconds_to_save()
+        vars(self._pcontext)["close"] = lambda number=None, _seconds=None: close(number, self._seconds_to_end)
         return started
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         # A node that joins or leaves stops ranks that work, and they save.
-        failed = worker_group.state in (WorkerState.UNHEALTHY, WorkerState.FAILED)
-        self._shutdown(timeout=SECONDS_AFTER_A_FAILURE if failed else self._shutdown_timeout)
+        if worker_group.state in (WorkerState.UNHEALTHY, WorkerState.FAILED):
+            self._seconds_to_end = SECONDS_AFTER_A_FAILURE
+        self._shutdown()
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
@@ -120,6 +125,12 @@ class Agent(LocalElasticAgent):
                 f"they failed {_times(self._failures)} {since}, and may be restarted {_times(self._budget)} without one"
             )
         return None
+
+
+def _seconds_to_save() -> int:
+    """Return the time that ranks have to end after a stop, by the names that torchrun has for it."""
+    names = ("PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
+    return int(next((os.environ[name] for name in names if os.environ.get(name)), "30"))
 
 
 def _times(count: int) -> str:
