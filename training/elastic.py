@@ -24,6 +24,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import uuid
 from argparse import Namespace
@@ -36,6 +37,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure, record
+from torch.distributed.elastic.rendezvous import RendezvousClosedError
 from torch.distributed.launcher import api
 
 from training.errors import GAVE_UP_STATUS, STATUSES_FOR_GOOD, StorageDenied
@@ -48,6 +50,7 @@ from training.hosts.this_node import node_name
 from training.observe.run_state import write_failure
 
 SECONDS_AFTER_A_FAILURE = 3
+SECONDS_AFTER_ANOTHER_NODE = 10
 RENDEZVOUS_PORT = 29500
 """torchrun's own default (torch/distributed/run.py)."""
 # torchrun counts attempts by what is left of this number, in the names of logs, too. So it never begins again at one.
@@ -165,6 +168,11 @@ def main() -> None:
         if Agent.attempt and "TRAINWAY_RUN" in os.environ:
             excuse(run, node_name(), Agent.attempt)
         raise
+    except RendezvousClosedError:
+        print("the run has ended on another node, whose log says why", file=sys.stderr, flush=True)
+        # Kubernetes takes the first pod that fails for the cause, and starts the run again after a status of 1.
+        time.sleep(SECONDS_AFTER_ANOTHER_NODE)
+        sys.exit(1)
     except ChildFailedError as error:
         traceback.print_exception(error)
         sys.exit(Agent.ended_for_good or 1)

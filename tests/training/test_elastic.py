@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +128,33 @@ def test_a_stop_while_the_node_waits_for_others_is_no_start(tmp_path: Path) -> N
         node.kill()
     assert json.loads(counted.read_text())["count"] == 0, said.decode()
     assert node.returncode == 1
+
+
+def test_a_node_that_did_not_end_the_run_ends_after_the_one_that_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError
+
+    from training import elastic
+
+    def start() -> None:
+        raise RendezvousClosedError
+
+    waited = list[float]()
+    monkeypatch.setenv("TRAINWAY_RUN", str(tmp_path))
+    for name in ("TRAINWAY_AGENT", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "PET_LOG_DIR"):
+        # What the agent sets is gone after the test.
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(elastic, "_start", start)
+    monkeypatch.setattr(elastic, "time", SimpleNamespace(sleep=waited.append))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match=r"^1$"):
+            elastic.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert waited == [elastic.SECONDS_AFTER_ANOTHER_NODE]
+    assert "the run has ended on another node, whose log says why" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
