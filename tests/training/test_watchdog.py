@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +201,27 @@ def test_a_run_without_restarts_ends_with_a_status_of_its_own(launch: Launch, jo
     run = launch(document, 2, module="tests.training.faulty_train", FAULTS=json.dumps(faults), PET_MAX_RESTARTS="0")
     output, _ = run.process.communicate(timeout=1800)
     assert f"exitcode  : {HUNG_STATUS}" in output, output
+
+
+def test_a_comparison_of_paces_that_fails_ends_no_heartbeats(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from torch._C._distributed_c10d import HashStore
+    from torch.distributed import DistStoreError
+
+    from training.config.hang_detection import HangDetection
+    from training.observe.watchdog import Watchdog
+
+    def fails(error: Exception) -> Callable[[Any], None]:
+        def compare(_store: object) -> None:
+            raise error
+
+        return compare
+
+    with contextlib.closing(Watchdog(HangDetection(action="none"), tmp_path)) as watchdog:
+        watchdog._store = HashStore()
+        watchdog.on_beat = fails(DistStoreError("the store is gone"))
+        with pytest.raises(DistStoreError):
+            watchdog._tell_beat()
+        watchdog.on_beat = fails(KeyError("seconds"))
+        watchdog._tell_beat()
+        assert watchdog.on_beat is None
+    assert "the comparison of the ranks' pace has failed" in capfd.readouterr().err

@@ -28,6 +28,7 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -275,12 +276,23 @@ class Watchdog:
                     self._sign_of_life, self._heard = sign, time.monotonic()
                 if self._store.check([f"{_PREFIX}/alarm"]):
                     self._raise_alarm()
-                if self.on_beat:
-                    self.on_beat(self._store)
+                self._tell_beat()
                 self._asked = None
             except dist.DistError:
                 # The host of the store has ended. The loop fails by itself, or the guard ends this rank.
                 return
+
+    def _tell_beat(self) -> None:
+        try:
+            if self.on_beat:
+                self.on_beat(self._store)
+        except dist.DistError:
+            raise
+        except Exception:
+            # Without heartbeats, the others would take this rank for one that hangs.
+            print("the comparison of the ranks' pace has failed, and ends", file=sys.stderr)
+            traceback.print_exc()
+            self.on_beat = None
 
     def _raise_alarm(self) -> None:
         self._alarm.set()
