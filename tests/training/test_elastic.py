@@ -97,7 +97,8 @@ def test_logs_that_cannot_be_written_end_the_job_with_a_sentence(elastic: Launch
 
 
 def test_a_stop_saves_a_checkpoint(elastic: Launch, job: dict[str, Any]) -> None:
-    run = elastic(job | {"steps": 100_000}, 2)
+    # On a busy machine, a save can take longer than torchrun's 30 seconds.
+    run = elastic(job | {"steps": 100_000}, 2, PET_SHUTDOWN_TIMEOUT="300")
     wait_for_event(run, "step", 3)
     # Slurm signals every process of a job.
     for pid in (*run.workers(), *children_of(run.process.pid), run.process.pid):
