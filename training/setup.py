@@ -1,5 +1,6 @@
 """Prepare everything that a rank needs before its first step."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch.distributed as dist
 
 from training import checkpoint
 from training.checkpoint import NodeMemory, Progress, model_files, weights
+from training.checkpoint.agreement import from_rank_0
 from training.checkpoint.identity import identity_of
 from training.checkpoint.resume import Resumed
 from training.config import Job, Layout
@@ -47,7 +49,7 @@ class Setup:
 
     `parameters` counts those of the whole model. `identity` is what must not change between a save and a resume.
     `hosts` is the group in which checkpoints are coordinated: a thread writes them while training uses the other
-    groups. `memory` keeps checkpoints in the memory of the nodes, or is None.
+    groups. `memory` keeps checkpoints on the nodes, or is None.
     """
 
     job: Job
@@ -97,6 +99,8 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
     memory = None
     if job.checkpoint.memory_every:
         parts = {"ranks": world.size, "parallel": job.parallel.model_dump(), "optimizer": job.optimizer.name}
+        # Another run with the same location may have steps that were deleted from storage on purpose.
+        parts["run"] = from_rank_0(lambda: Path(os.environ.get("TRAINWAY_RUN", job.name)).name)
         memory = NodeMemory(inputs.checkpoints, identity, parts, hosts)
     return Setup(
         job=job,

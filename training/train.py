@@ -3,10 +3,11 @@
     torchrun --nproc-per-node 8 … -m training.train --config job.yaml [--until-step N] [--profile]
 
 Settings that are not in the job file come from the environment: TRAINWAY_LOCATIONS (see `hosts/locations.py`),
-TRAINWAY_CHECKPOINTS and TRAINWAY_MEMORY (see `checkpoint/stores.py` and `checkpoint/memory.py`), and TRAINWAY_RUN, the
-directory of the metrics (default: runs/<name of the job>). TRAINWAY_METRICS is the address that answers Prometheus (see
-`observe/exporter.py`). TRAINWAY_STATE is the file in the platform's bucket that has the state of the run. TRAINWAY_JOB
-is the job file if --config is not given. TRAINWAY_FROM_SCRATCH lets a run begin anew (see `hosts/run_record.py`).
+TRAINWAY_CHECKPOINTS (see `checkpoint/stores.py`), TRAINWAY_MEMORY and TRAINWAY_LOCAL_DISK (see
+`checkpoint/node_directory.py`), and TRAINWAY_RUN, the directory of the metrics (default: runs/<name of the job>).
+TRAINWAY_METRICS is the address that answers Prometheus (see `observe/exporter.py`). TRAINWAY_STATE is the file in the
+platform's bucket that has the state of the run. TRAINWAY_JOB is the job file if --config is not given.
+TRAINWAY_FROM_SCRATCH lets a run begin anew (see `hosts/run_record.py`).
 
 A run always resumes from the latest readable checkpoint of its job. If the checkpoints that it had are gone, it ends
 before the first step. After SIGTERM or SIGUSR1 to any rank or to torchrun, the run takes up to three more steps, until

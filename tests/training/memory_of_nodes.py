@@ -8,6 +8,8 @@ Rank 0 prints `whole` where every rank has what it had.
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from training.checkpoint import NodeMemory, Progress, state_of
+from training.checkpoint import NodeMemory, Progress, Unreadable, state_of
 from training.config import Optimizer
 from training.config.presets import PRESETS
 from training.model.decoder import Decoder, initialize
@@ -51,6 +53,15 @@ def main() -> None:
     dist.barrier()
     # The ranks come back in another order: those whose node is lost, and those that find their parts.
     memory = on_node(1 - rank // 2, directory)
+    with unreadable(next((directory / "node-1").rglob("step-00000006/rank-00002.*")), rank):
+        assert memory.steps() == [6, 4]
+        try:
+            memory.load(6, model, optimizer)
+        except Unreadable as error:
+            # The rank that would send the part finds out, and no rank waits for the part.
+            assert "what there is of rank 2 is damaged" in str(error), error
+        else:
+            raise AssertionError("a part that cannot be read was loaded")
     assert memory.steps() == [6, 4]
     with torch.no_grad():
         for part in parts:
@@ -67,6 +78,21 @@ def main() -> None:
         print("whole", flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+@contextmanager
+def unreadable(part: Path, rank: int) -> Iterator[None]:
+    """Put something that no process can read in the place of a part, as a broken disk does."""
+    if rank == 0:
+        part.rename(part.with_suffix(".aside"))
+        part.mkdir()
+    dist.barrier()
+    yield
+    dist.barrier()
+    if rank == 0:
+        part.rmdir()
+        part.with_suffix(".aside").rename(part)
+    dist.barrier()
 
 
 def on_node(node: int, directory: Path) -> NodeMemory:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.training.checkpoints import IDENTITY, flipped, tensors, trained, whole
 from training import config
-from training.errors import UserError
 
 if TYPE_CHECKING:
     pass
@@ -86,7 +85,7 @@ def test_memory_that_is_damaged_before_there_is_storage_means_a_new_beginning(
     model, optimizer = trained(seed=0, steps=1)
     memory = NodeMemory("job", IDENTITY, {}, dist.new_group(backend="gloo"))
     memory.save(1, checkpoint.state_of(model, optimizer, Progress(1, 8, 1.0), IDENTITY))
-    (part,) = tmp_path.glob("*/*/step-00000001/rank-00000.*")
+    (part,) = tmp_path.glob("*/*/*/step-00000001/rank-00000.*")
     part.write_bytes(flipped(part.read_bytes()))
     assert checkpoint.resume(str(tmp_path / "none"), memory, model, optimizer, IDENTITY) is None
     assert "step-00000001: what there is of rank 0 is damaged" in capsys.readouterr().err
@@ -99,11 +98,12 @@ def test_memory_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monk
 
     from training import checkpoint
     from training.checkpoint import NodeMemory, Progress
+    from training.checkpoint.memory import NotKept
 
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 0, 100))
     state = checkpoint.state_of(*trained(seed=0, steps=1), Progress(1, 8, 1.0), IDENTITY)
     memory = NodeMemory("job", IDENTITY, {}, dist.new_group(backend="gloo"))
-    with pytest.raises(UserError, match=r"memory take 0\.\d\d GiB of a node, and 0\.00 GiB are free"):
+    with pytest.raises(NotKept, match=r"checkpoints take 0\.\d\d GiB of a node, and 0\.00 GiB are free"):
         memory.save(1, state)
     assert not list(tmp_path.rglob("rank-*"))

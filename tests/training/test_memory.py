@@ -34,7 +34,7 @@ class Nodes:
 
     def parts(self, step: int, rank: int) -> list[Path]:
         """The copies of a rank's part of a step, on all nodes."""
-        return [part for memory in self.memories for part in memory.glob(f"*/*/step-{step:08d}/rank-{rank:05d}.*")]
+        return [part for memory in self.memories for part in memory.glob(f"*/*/*/step-{step:08d}/rank-{rank:05d}.*")]
 
     def break_off_after(self, step: int, damage: Callable[[int], None]) -> None:
         """Does damage to what is newest in memory while all processes stand still, and kills them."""
@@ -68,7 +68,7 @@ def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes
     def lose_a_node(step: int) -> None:
         kept.append(step)
         assert [len(nodes.parts(step, rank)) for rank in (0, 1)] == [2, 2], "every part is on both nodes"
-        assert all(len(list(memory.glob("*/*/step-*"))) <= 2 for memory in nodes.memories)
+        assert all(len(list(memory.glob("*/*/*/step-*"))) <= 2 for memory in nodes.memories)
         shutil.rmtree(nodes.memories[1])
 
     nodes.break_off_after(8, lose_a_node)

@@ -1,4 +1,4 @@
-"""Resume a run from its newest readable checkpoint, in memory or in storage."""
+"""Resume a run from its newest readable checkpoint, on the nodes or in storage."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ class Resumed(NamedTuple):
 
     progress: Progress
     source: str
-    """`memory`, or the location of the checkpoint in storage."""
+    """`memory` or `disk` of the nodes, or the location of the checkpoint in storage."""
     damaged: tuple[int, ...] = ()
     """Steps of the newer checkpoints in storage that cannot be read."""
 
@@ -61,7 +61,7 @@ def resume(
         expected.check(step)
         try:
             if memory and in_memory:
-                resumed = Resumed(memory.load(step, model, optimizer), "memory")
+                resumed = Resumed(memory.load(step, model, optimizer), memory.source)
             else:
                 progress = stored.load(location, step, model, optimizer, identity)
                 resumed = Resumed(progress, stored.step_location(location, step))

@@ -20,7 +20,7 @@ from training.checkpoint import stored
 from training.checkpoint.agreement import agree
 from training.checkpoint.cadence import Cadence
 from training.checkpoint.copies import HostCopy
-from training.checkpoint.memory import NodeMemory
+from training.checkpoint.memory import NodeMemory, NotKept
 from training.checkpoint.plans import KeptPlans
 from training.checkpoint.state import Progress, StateDict, state_of
 from training.config import Checkpoint
@@ -37,7 +37,7 @@ class Saved:
 
     step: int
     location: str | None
-    """Location of the checkpoint in storage. None if the checkpoint is only in memory."""
+    """Location of the checkpoint in storage. None if the checkpoint is only on the nodes."""
     seconds: float
     """Seconds for which training stood still."""
     total_seconds: float
@@ -107,11 +107,12 @@ class Saver:
         self._failed: list[FailedSave] = []
         self._failures, self._newest = 0, time.monotonic()
         self._postponed = False
+        self._nodes_keep = True
         self._sound: set[int] = set()
         self._damaged = set(damaged)
 
     def due(self, step: int) -> bool:
-        """Return whether a step is to be saved, in storage or in memory."""
+        """Return whether a step is to be saved, in storage or on the nodes."""
         return self._postponed or self._cadence.is_due(step) or self._due_in_memory(step)
 
     def postpone(self, step: int) -> None:
@@ -134,7 +135,7 @@ class Saver:
         step = progress.step
         to_storage = last or self._postponed or self._cadence.is_due(step)
         if not to_storage and self._busy_on_any_rank():
-            # Skip this in-memory copy: waiting for storage would stall training.
+            # Skip this copy on the nodes: waiting for storage would stall training.
             return
         self.wait()
         if to_storage:
@@ -231,7 +232,9 @@ class Saver:
                     return None
                 time.sleep(SECONDS_BEFORE_RETRY * 2 ** (self._failures - 1))
             else:
-                self._failures, self._newest = 0, time.monotonic()
+                if save.location:
+                    # A copy on the nodes says nothing about storage, and is lost with the nodes.
+                    self._failures, self._newest = 0, time.monotonic()
                 return complete
 
     def _newest_is_too_old(self) -> bool:
@@ -243,19 +246,34 @@ class Saver:
         dist.broadcast(too_old, group_src=0, group=self._group)
         return bool(too_old)
 
-    def _write(self, save: _Save, state: StateDict) -> float:
-        """Write a state, and return the time at which the checkpoint was complete."""
-        if save.to_memory and self._memory:
-            self._memory.save(save.step, state)
+    def _write(self, save: _Save, state: StateDict) -> float | None:
+        """Write a state, and return the time at which the checkpoint was complete, or None if nobody keeps it."""
+        kept = self._keep_on_nodes(save, state)
         if save.location:
             self._check_leases()
             stored.save(self._location, save.step, state, self._group, self._plans)
+        elif not kept:
+            return None
         complete = time.monotonic()
         if save.location:
             self._cadence.exchange(complete - save.began, self._group)
         if save.location and dist.get_rank() == 0:
             self._prune(save.step)
         return complete
+
+    def _keep_on_nodes(self, save: _Save, state: StateDict) -> bool:
+        """Return whether the nodes keep a state. If they do not, the run continues, and is told once."""
+        if not (save.to_memory and self._memory):
+            return False
+        try:
+            self._memory.save(save.step, state)
+        except NotKept as error:
+            if self._nodes_keep:
+                self._failed.append(FailedSave(save.step, str(error), 0, self._settings.failures))
+            self._nodes_keep = False
+        else:
+            self._nodes_keep = True
+        return self._nodes_keep
 
     def _prune(self, step: int) -> None:
         """Delete checkpoints that are not to be kept. A failure costs storage, and no checkpoint."""

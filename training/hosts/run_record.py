@@ -22,6 +22,9 @@ FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
 A restart of that launch finds the name in the record, and is then a start as any other.
 """
 
+NODE_SOURCES = ("memory", "disk")
+"""The sources of a resume that are on the nodes, and are no checkpoints in storage."""
+
 
 @dataclass
 class CheckpointRecord:
@@ -48,7 +51,7 @@ class CheckpointRecord:
                 self.checkpoints[event["step"]] = event["location"]
             case "resumed":
                 self._go_back(event["step"])
-                if event["source"] != "memory":
+                if event["source"] not in NODE_SOURCES:
                     self.checkpoints[event["step"]] = event["source"]
             case "rewound":
                 self._go_back(event["to_step"])
