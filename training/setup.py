@@ -101,7 +101,7 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
         parts = {"ranks": world.size, "parallel": job.parallel.model_dump(), "optimizer": job.optimizer.name}
         # Another run with the same location may have steps that were deleted from storage on purpose.
         parts["run"] = from_rank_0(lambda: Path(os.environ.get("TRAINWAY_RUN", job.name)).name)
-        memory = NodeMemory(inputs.checkpoints, identity, parts, hosts)
+        memory = NodeMemory(inputs.checkpoints, identity, parts, hosts, job.checkpoint.local_disk)
     return Setup(
         job=job,
         world=world,

@@ -232,6 +232,12 @@ FAULTS = (
         SAME,
         "training/test_memory.py::test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since",
     ),
+    Fault(
+        "The processes and the memory of all nodes are lost, and one disk, with `checkpoint.local_disk`",
+        "the run resumes from the other local disks",
+        SAME,
+        "training/test_memory.py::test_nodes_that_lose_their_processes_and_their_memory_resume_from_their_disks",
+    ),
 )
 
 

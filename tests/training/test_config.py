@@ -83,6 +83,11 @@ NEITHER = "it is neither auto nor a whole number of 1 or more"
             "fewer than 50, or leave it out",
         ),
         (
+            {"checkpoint": {"local_disk": True}},
+            "checkpoint.memory_every is missing, which says how often the nodes keep a checkpoint",
+            "add memory_every, such as memory_every: 50, or leave it out",
+        ),
+        (
             {"parallel": {"ep": 2}, "memory": {"activation_checkpointing": "selective"}},
             "activation_checkpointing is selective, but parallel.ep is 2",
             "full or none",

@@ -20,12 +20,26 @@ class Nodes:
     """One rank on each of two nodes, which torchrun starts again once."""
 
     def __init__(self, launch: Any, job: dict[str, Any], directory: Path) -> None:
+        self._launch, self._job = launch, job
+        self.memories = [directory / "memory-a", directory / "memory-b"]
+        self.disks = [directory / "disk-a", directory / "disk-b"]
+        for disk in self.disks:
+            disk.mkdir()
+        self.start()
+
+    def start(self) -> None:
+        """Start torchrun on both nodes, as their target does."""
         endpoint = f"127.0.0.1:{free_port()}"
         options = ("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", "--max-restarts=1")
-        self.memories = [directory / "memory-a", directory / "memory-b"]
         self.runs = [
-            launch(job, 1, rendezvous=(*options, f"--rdzv-conf=is_host={number == 0}"), TRAINWAY_MEMORY=str(memory))
-            for number, memory in enumerate(self.memories)
+            self._launch(
+                self._job,
+                1,
+                rendezvous=(*options, f"--rdzv-conf=is_host={number == 0}"),
+                TRAINWAY_MEMORY=str(memory),
+                TRAINWAY_LOCAL_DISK=str(disk),
+            )
+            for number, (memory, disk) in enumerate(zip(self.memories, self.disks, strict=True))
         ]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
@@ -34,7 +48,8 @@ class Nodes:
 
     def parts(self, step: int, rank: int) -> list[Path]:
         """The copies of a rank's part of a step, on all nodes."""
-        return [part for memory in self.memories for part in memory.glob(f"*/*/*/step-{step:08d}/rank-{rank:05d}.*")]
+        nodes = (*self.memories, *self.disks)
+        return [part for node in nodes for part in node.glob(f"*/*/*/step-{step:08d}/rank-{rank:05d}.*")]
 
     def break_off_after(self, step: int, damage: Callable[[int], None]) -> None:
         """Does damage to what is newest in memory while all processes stand still, and kills them."""
@@ -49,6 +64,12 @@ class Nodes:
         damage(self.events("memory_checkpoint")[-1]["step"])
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
+
+    def lose_all_processes(self) -> None:
+        """Kill torchrun on both nodes, whose ranks are dead."""
+        for run in self.runs:
+            run.process.kill()
+            run.process.wait()
 
     def finish(self) -> str:
         return "".join(run.finish() for run in self.runs)
@@ -96,6 +117,28 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
     assert resumed["source"].endswith(f"step-{resumed['step']:08d}")
     assert "what there is of rank 1 is damaged" in output
     assert nodes.events("end")[-1]["loss_hex"] == untouched
+
+
+@pytest.mark.exhaustive
+def test_nodes_that_lose_their_processes_and_their_memory_resume_from_their_disks(
+    launch: Any, job: dict[str, Any], tmp_path: Path, untouched: str
+) -> None:
+    checkpoints = job["checkpoint"] | {"every": 5, "memory_every": 2, "local_disk": True}
+    nodes = Nodes(launch, job | {"checkpoint": checkpoints}, tmp_path)
+    kept: list[int] = []
+    nodes.break_off_after(8, kept.append)
+    nodes.lose_all_processes()
+    assert not any(memory.exists() for memory in nodes.memories), "memory has nothing to lose"
+    # One node is replaced as well. Its parts come from the copies on the other disk.
+    shutil.rmtree(nodes.disks[1])
+    nodes.disks[1].mkdir()
+    nodes.start()
+    nodes.finish()
+    (resumed,) = nodes.events("resumed")
+    assert resumed["source"] == "disk"
+    assert resumed["step"] >= kept[0]
+    assert nodes.events("end")[-1]["loss_hex"] == untouched
+    assert not any(list(disk.rglob("step-*")) for disk in nodes.disks)
 
 
 def test_parts_go_to_the_next_node_and_come_back_to_ranks_that_have_changed_places(

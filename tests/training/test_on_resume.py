@@ -138,6 +138,7 @@ USED: dict[str, Any] = {
     "replica_check.every": {"parallel": {"dp_replicate": 2}, "replica_check": {"every": 5}},
     **{"checkpoint.every": 7, "checkpoint.interruptions_per_1000_node_days": 9.0, "checkpoint.keep": 5},
     **{"checkpoint.async": False, "checkpoint.failures": 5, "checkpoint.failure_minutes": 9.0},
+    "checkpoint.local_disk": {"checkpoint": {"memory_every": 2, "local_disk": True}},
     **{"checkpoint.keep_every": 8, "checkpoint.memory_every": 2, "checkpoint.location": "/elsewhere"},
     **{"life_cycle.restarts": 1, "life_cycle.process_restarts": 1, "life_cycle.keep_hours": 1},
     **{f"trackers.{name}.{key}": {"trackers": {name: values}} for name, values in TRACKERS.items() for key in values},

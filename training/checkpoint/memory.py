@@ -276,7 +276,7 @@ class NodeMemory:
         if self.source == "disk":
             return "Delete files on the disk, or leave checkpoint.local_disk out"
         return (
-            "Give the node a larger /dev/shm, name another directory in TRAINWAY_MEMORY, or "
+            "Give the node a larger /dev/shm, name another directory in TRAINWAY_MEMORY, set checkpoint.local_disk, or "
             "leave checkpoint.memory_every out"
         )
 

@@ -44,6 +44,12 @@ class Checkpoint(Section):
         description="Steps between checkpoints in the memory of the nodes, each with a copy on another node. It must "
         "be less than `every`. Default: none.",
     )
+    local_disk: bool = Field(
+        False,
+        description="Keep the checkpoints of `memory_every` on the local NVMe disks of the nodes instead of in memory. "
+        "They outlive a container and a reboot of the node. Without such a disk, the job prints a warning and keeps "
+        "none.",
+    )
     failures: int = Field(
         3,
         ge=1,
@@ -113,3 +119,14 @@ class Checkpoint(Section):
                 },
             )
         return memory_every
+
+    @field_validator("local_disk")
+    @classmethod
+    def _the_disk_gets_checkpoints(cls, local_disk: bool, info: ValidationInfo) -> bool:
+        if local_disk and "memory_every" in info.data and info.data["memory_every"] is None:
+            raise PydanticCustomError(
+                "local_disk",
+                "checkpoint.memory_every is missing, which says how often the nodes keep a checkpoint",
+                {"remedy": "add memory_every, such as memory_every: 50, or leave it out"},
+            )
+        return local_disk

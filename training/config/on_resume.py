@@ -90,8 +90,8 @@ RESUME_RULES = (
     ResumeRule(
         "used",
         (
-            *_in("checkpoint", "every interruptions_per_1000_node_days keep keep_every async memory_every failures"),
-            "checkpoint.failure_minutes",
+            *_in("checkpoint", "every interruptions_per_1000_node_days keep keep_every async memory_every local_disk"),
+            *_in("checkpoint", "failures failure_minutes"),
         ),
         "They apply from the next save on.",
     ),
