@@ -34,8 +34,12 @@ from training.model.decoder import Decoder
 STEPS = 2
 """Number of steps kept at the same time: the newest complete one, and one before it or one that is being written."""
 
-FREE_SHARE_OF_DISK = 0.1
-"""Share of a local disk that stays free. Slurm drains a node whose disk is full by more than 95 %."""
+FREE_SHARE_OF_DISK = 0.2
+"""Share of a local disk that stays free. Below 10 %, the kubelet evicts pods, and below 5 %, Slurm drains the node.
+
+https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/internal/kubelet/config.go (read 2026-11-29), and
+lifecycle_scripts/slurm/node_checks.py.
+"""
 
 _BYTES_AT_ONCE = 16 * 2**20
 _STEP = re.compile(r"step-(\d{8})")

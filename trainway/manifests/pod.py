@@ -26,7 +26,7 @@ STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume of a pod beside the file system and the shared memory, mounted read-only at `path`.
+    """A volume of a pod beside the file system and the shared memory, mounted at `path`, read-only unless `writable`.
 
     `source` is the key of the volume's type with its content, for example `{"configMap": {"name": "job"}}`.
     """
@@ -34,6 +34,7 @@ class Volume:
     name: str
     path: str
     source: Mapping[str, Any]
+    writable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +159,10 @@ def _container(pod: Pod, claims: tuple[str, ...]) -> dict[str, Any]:
         volumeMounts=[
             _file_system(pod),
             {"name": "shared-memory", "mountPath": "/dev/shm"},
-            *({"name": each.name, "mountPath": each.path, "readOnly": True} for each in pod.volumes),
+            *(
+                {"name": each.name, "mountPath": each.path, **({} if each.writable else {"readOnly": True})}
+                for each in pod.volumes
+            ),
         ],
     )
 

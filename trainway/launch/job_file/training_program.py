@@ -38,6 +38,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         inputs=tuple(job.data.shares),
         locations=(*job.data.shares, job.checkpoint_location, *start_from),
         written=(job.checkpoint_location,),
+        local_disk=job.checkpoint.local_disk,
         check_ranks=job.layout,
         vendors=None if job.device == "cpu" else ("nvidia",),
         device_memory=None if job.device == "cpu" else partial(device_memory, job),

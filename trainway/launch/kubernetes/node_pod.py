@@ -44,7 +44,7 @@ def node_pod(
             opened=opened_directories(hand_off, request.program.team, request.run),
             resources=resources(request, catalogue),
             claims=group.claims,
-            volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),),
+            volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}), *_local_disk(request)),
             tolerations=tolerations_of(catalogue[group.instance_type]),
             node_selector=node_selector(request) or None,
             affinity=affinity(request, options),
@@ -55,3 +55,16 @@ def node_pod(
             annotations=close_together(request, options),
         )
     )
+
+
+def _local_disk(request: Request) -> tuple[Volume, ...]:
+    """Return the volume on the local disk of the node, which the kubelet deletes with the pod.
+
+    The kubelet's own directory is on the RAID 0 of the disks (stacks/constructs/eks/launch_template.py). The volume
+    outlives containers of the pod, and restarts of the node:
+    https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (read 2026-11-29). A path of the node would outlive
+    the pod as well, but the namespaces of teams allow none.
+    """
+    if request.local_disk is None:
+        return ()
+    return (Volume("local-disk", str(request.local_disk), {"emptyDir": {}}, writable=True),)

@@ -19,6 +19,7 @@ from typing import IO, Any, TextIO
 from trainway.launch.local.watch import handle_of
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.node.unread_output import discard
+from trainway.launch.program import local_disk
 from trainway.launch.program.allocation import check_team
 from trainway.launch.program.environment import job_environment, platform_environment
 from trainway.launch.program.locations import local_roots
@@ -86,6 +87,8 @@ def render_local(
         environment |= replace(program, outputs=None).variables(run.name, run, roots)
         environment |= {"TRAINWAY_NODES": "1", "TRAINWAY_GPUS_PER_NODE": str(processes)}
         environment |= {"TRAINWAY_STOPPED_STATUS": str(STOPPED)}
+    if program.local_disk:
+        environment[local_disk.VARIABLE] = str(local_disk.ON_THIS_MACHINE)
     if program.lock is not None:
         environment |= {"TRAINWAY_PACKAGES_HERE": str(_cache() / "packages")}
     return LocalLaunch(program.node_command(STARTER.parent, code, run / LOCK), environment)

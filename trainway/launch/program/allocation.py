@@ -20,7 +20,8 @@ class Allocation:
     """`nodes` nodes of the node group `group`, with `ranks` processes each.
 
     The job can start on nodes of one of `others` instead, which are like those of `group`, in the order of the file.
-    `accelerator` has the accelerators of a node, or is None if its instance type has none.
+    `accelerator` has the accelerators of a node, or is None if its instance type has none. `types_without_disk`
+    are those of the group that have no NVMe instance storage.
     """
 
     group: Nodes
@@ -28,6 +29,7 @@ class Allocation:
     ranks: int
     others: tuple[Nodes, ...] = ()
     accelerator: Accelerator | None = None
+    types_without_disk: tuple[str, ...] = ()
 
     @property
     def world_size(self) -> int:
@@ -86,7 +88,9 @@ def allocate(
             why=str(error),
             fix=f"change `nodes`, {program.rank_keys} of the job file",
         ) from None
-    return Allocation(chosen[0], program.nodes, ranks, tuple(chosen[1:]), accelerator)
+    types = (chosen[0].instance_type, *chosen[0].or_types)
+    without_disk = tuple(each for each in types if catalogue[each].instance_store is None)
+    return Allocation(chosen[0], program.nodes, ranks, tuple(chosen[1:]), accelerator, without_disk)
 
 
 def bound_of(program: Program, hand_off: HandOff, group: Nodes, demand: Demand) -> Bound:

@@ -218,6 +218,8 @@ class Program:
     """The locations that the program writes to."""
     check_ranks: Callable[[int], object] = any_number_of_ranks
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
+    local_disk: bool = False
+    """Whether the program keeps checkpoints on the local disks of the nodes."""
     device_memory: Callable[[int], DeviceMemory] | None = None
     """Return what a rank of so many needs on its device, or None if it is unknown."""
     vendors: tuple[str, ...] | None = None

@@ -17,6 +17,8 @@ from trainway.launch.program.environment import (
     job_environment,
     platform_environment,
 )
+from trainway.launch.program.local_disk import VARIABLE as LOCAL_DISK
+from trainway.launch.program.local_disk import local_disk
 from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
@@ -92,6 +94,11 @@ class Request:
         return f"s3://{self.hand_off.bucket}/{key}"
 
     @property
+    def local_disk(self) -> PurePosixPath | None:
+        """The directory on the local disk of each node. None if the program uses none, or the nodes have none."""
+        return local_disk(self.program, self.allocation, self.hand_off.orchestrator)
+
+    @property
     def code_to_import(self) -> str | None:
         """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
         return self.code if self.program.started_by is None else None
@@ -107,6 +114,7 @@ class Request:
             **job_environment(job_file, self.directory),
             **platform_environment(self.hand_off, roots),
             **accelerators_environment(self.allocation),
+            **({LOCAL_DISK: str(self.local_disk)} if self.local_disk else {}),
             **NCCL_EVIDENCE,
             **self.program.variables(self.run, self.directory, roots),
             **self.size,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePosixPath
 
+from trainway.launch.program.local_disk import VARIABLE
 from trainway.launch.program.request import Request
 from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.facts.instance import Instance
@@ -18,6 +19,11 @@ EFA = {
     "NCCL_NET_PLUGIN": "ofi",
     "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
 }
+# A container has the directory /opt of its node here. pyxis ends a job whose mounts name a directory that a node lacks,
+# and a node whose disks are broken has no directory for them. Every node has /opt.
+# https://github.com/NVIDIA/pyxis/blob/107519944221822ea1dace4db8e7234b2eaa4cd5/pyxis_slurmstepd.c
+# (validate_mount_sources, read 2026-11-29)
+OPT_OF_NODE = PurePosixPath("/node/opt")
 EFA_LIBRARIES = "/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib64:/opt/amazon/efa/lib:/opt/amazon/efa/lib64"
 
 
@@ -50,7 +56,11 @@ def in_image(request: Request) -> list[str]:
     is_ecr = ecr_repository_of(request.image) is not None
     uri = f"docker://{'AWS@' if is_ecr else ''}{registry}#{name}:{digest}"
     login = shlex.quote(f"machine {registry} login AWS password {password}") if is_ecr else ""
-    return f"""\
+    disk, mounts = [], f"{mount}:{mount}"
+    if request.local_disk:
+        disk = [f"export {VARIABLE}={OPT_OF_NODE / request.local_disk.relative_to('/opt')}"]
+        mounts += f",/opt:{OPT_OF_NODE}"
+    script = f"""\
 cannot_start() {{
   echo "failed: $*" >"$run/outcome"
   echo "$*" >&2
@@ -87,4 +97,5 @@ if [[ ! -e $image ]]; then
   mv "$image.$SLURM_JOB_ID" "$image"
 fi
 must_be_own "$image" 022
-options=(--container-image="$image" --container-mounts={mount}:{mount} --no-container-mount-home)""".splitlines()
+options=(--container-image="$image" --container-mounts={mounts} --no-container-mount-home)"""
+    return [*disk, *script.splitlines()]

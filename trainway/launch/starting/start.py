@@ -18,6 +18,7 @@ from trainway.launch.job_file.programs import load_program, load_recorded_progra
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.team_data import team_of
+from trainway.launch.program import local_disk
 from trainway.launch.program.lost_nodes import started_nodes
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
@@ -126,9 +127,21 @@ def prepared(target: AnyTarget, launch: Launch, options: Mapping[str, Any]) -> t
     _check_platform(target, launch)
     launch.check_code()
     requests = target.prepare(launch)
+    # Runs of a sweep often have the same nodes.
+    for line in dict.fromkeys(_disk_warning(target, each) for each in requests):
+        if line:
+            print(line, file=sys.stderr)
     if not launch.resumed:
         _check_evaluations(target, launch)
     return launch, requests
+
+
+def _disk_warning(target: AnyTarget, request: Any) -> str | None:
+    """Return the warning that nodes have no local disk for the checkpoints of a job, or None."""
+    if not isinstance(request, Request):
+        return None
+    orchestrator = request.hand_off.orchestrator
+    return local_disk.warning(request.program, request.allocation, orchestrator, on_nodes=target.on_nodes_of_platform)
 
 
 def _price(target: AnyTarget, launch: Launch, request: Any) -> NodePrice | None:
