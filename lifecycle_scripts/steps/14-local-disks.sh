@@ -30,6 +30,11 @@ UNIT
 if [[ "$changed" == true ]]; then
   systemctl daemon-reload
 fi
+# Checkpoints of runs that never resumed on this node. systemd-tmpfiles-clean.timer reads this every day:
+# https://www.freedesktop.org/software/systemd/man/latest/tmpfiles.d.html (read 2026-11-29)
+put_file "$NODE_ROOT/etc/tmpfiles.d/trainway-local-disks.conf" 0644 <<'TMPFILES'
+e /opt/dlami/nvme/jobs/trainway-* - - - 7d
+TMPFILES
 systemctl is-enabled --quiet trainway-local-disks.service || systemctl --quiet enable trainway-local-disks.service
 
 bash "$scripts/local_disks.sh"

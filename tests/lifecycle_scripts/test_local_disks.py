@@ -354,6 +354,35 @@ def test_what_the_images_service_mounts_is_used_at_each_start(lab: Lab) -> None:
     assert "docker.service" in order and "slurmd.service" in order
 
 
+def test_checkpoints_of_runs_that_never_resumed_go_away_after_a_week(tmp_path: Path) -> None:
+    if shutil.which("systemd-tmpfiles") is None or os.geteuid():
+        pytest.skip("systemd-tmpfiles deletes files only as root")
+    step = (SCRIPTS / "steps/14-local-disks.sh").read_text()
+    (tmp_path / "disks.conf").write_text(step.partition("<<'TMPFILES'\n")[2].partition("TMPFILES\n")[0])
+    jobs = tmp_path / "root/opt/dlami/nvme/jobs"
+    files = [jobs / name / "part" for name in ("trainway-1000/job/forgotten", "mine", "trainway-1001/job/recent")]
+    victim = tmp_path / "root/home/ada/part"
+    for file in (*files, victim):
+        file.parent.mkdir(parents=True)
+        file.write_text("content")
+        os.chown(file, 1000, 1000)
+    (jobs / "trainway-1002").symlink_to(victim.parent)
+    # No program sets the time at which the state of a file changed, so here the age is that of the content alone.
+    # systemd 249 of Ubuntu 22.04 does not know these letters.
+    conf = (tmp_path / "disks.conf").read_text()
+    assert conf.endswith(" 7d\n")
+    (tmp_path / "disks.conf").write_text(conf.replace(" 7d", " mM:7d"))
+    for file, days in zip((*files, victim), (8, 8, 6, 8), strict=True):
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    done = subprocess.run(
+        ["systemd-tmpfiles", "--clean", f"--root={tmp_path / 'root'}", str(tmp_path / "disks.conf")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [file.exists() for file in (*files, victim)] == [False, True, True, True], done.stderr
+
+
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_service_of_the_image_that_fails_is_named_and_does_not_stop_the_node(lab: Lab) -> None:
     node = lab["ctl"]
