@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,8 @@ class Nodes:
     def __init__(self, launch: Any, job: dict[str, Any], directory: Path) -> None:
         self._launch, self._job = launch, job
         self.memories = [directory / "memory-a", directory / "memory-b"]
-        self.disks = [directory / "disk-a", directory / "disk-b"]
-        for disk in self.disks:
-            disk.mkdir()
+        # A fifth of a disk stays free, and the disk of this machine may have less.
+        self.disks = [Path(tempfile.mkdtemp(prefix="disk-", dir="/dev/shm")) for _ in range(2)]
         self.start()
 
     def start(self) -> None:
@@ -74,12 +74,29 @@ class Nodes:
     def finish(self) -> str:
         return "".join(run.finish() for run in self.runs)
 
+    def remove(self) -> None:
+        for disk in self.disks:
+            shutil.rmtree(disk, ignore_errors=True)
+
 
 @pytest.fixture
-def nodes(launch: Any, job: dict[str, Any], tmp_path: Path) -> Nodes:
+def nodes_of(launch: Any, job: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
+    """Return a function that starts a job with these keys of `checkpoint`."""
+    started: list[Nodes] = []
+
+    def start(**checkpoint: Any) -> Nodes:
+        started.append(Nodes(launch, job | {"checkpoint": job["checkpoint"] | checkpoint}, tmp_path))
+        return started[-1]
+
+    yield start
+    for nodes in started:
+        nodes.remove()
+
+
+@pytest.fixture
+def nodes(nodes_of: Callable[..., Nodes]) -> Nodes:
     """A job whose memory is newer than its storage most of the time."""
-    checkpoints = job["checkpoint"] | {"every": 5, "memory_every": 2}
-    return Nodes(launch, job | {"checkpoint": checkpoints}, tmp_path)
+    return nodes_of(every=5, memory_every=2)
 
 
 @pytest.mark.exhaustive
@@ -121,10 +138,9 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
 
 @pytest.mark.exhaustive
 def test_nodes_that_lose_their_processes_and_their_memory_resume_from_their_disks(
-    launch: Any, job: dict[str, Any], tmp_path: Path, untouched: str
+    nodes_of: Callable[..., Nodes], untouched: str
 ) -> None:
-    checkpoints = job["checkpoint"] | {"every": 5, "memory_every": 2, "local_disk": True}
-    nodes = Nodes(launch, job | {"checkpoint": checkpoints}, tmp_path)
+    nodes = nodes_of(every=5, memory_every=2, local_disk=True)
     kept: list[int] = []
     nodes.break_off_after(8, kept.append)
     nodes.lose_all_processes()
