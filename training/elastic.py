@@ -85,7 +85,13 @@ class Agent(LocalElasticAgent):
         ranks._join_procs_with_timeout = lambda seconds: wait(min(seconds, SECONDS_AFTER_A_FAILURE))
         # PyTorch 2.11 has no option for the time that ranks have to end, and 2.12 does not use it everywhere.
         self._seconds_to_end = _seconds_to_save()
-        vars(self._pcontext)["close"] = lambda number=None, _seconds=None: close(number, self._seconds_to_end)
+
+        def close_in_time(number: signal.Signals | None = None, _seconds: object = None) -> None:
+            # A rank that returns waits until somebody has read what it returns, and nobody does so any more.
+            self._pcontext._worker_finished_event.set()  # type: ignore[union-attr]
+            close(number, self._seconds_to_end)
+
+        vars(self._pcontext)["close"] = close_in_time
         return started
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:

@@ -14,7 +14,6 @@ from tests.faults.hosts import Host, hosts, missing
 from tests.faults.moments import wait_for_event, wait_for_moment
 from tests.faults.test_processes import assert_exact
 from tests.training.conftest import Launch, Run
-from training.hosts.suspect_nodes import suspect_nodes
 
 WHY_NOT = missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
@@ -37,6 +36,8 @@ def test_a_host_that_hangs_twice_is_left_out_while_a_spare_waits(
     launch: Launch, job: dict[str, Any], untouched: str, drawn: random.Random, tmp_path: Path
 ) -> None:
     """The spare boots in the second attempt. In an earlier one, it could take the place of the host at once."""
+    from training.hosts.suspect_nodes import suspect_nodes
+
     with hosts(launch, job | HANG_DETECTION, tmp_path, nodes="2:2", count=3, elastic=True, later=1) as network:
         first, suspect, spare = network
         hang(suspect, first.run, drawn, 1)
