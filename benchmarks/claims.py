@@ -212,6 +212,16 @@ CLAIMS = (
         lambda figures: Spread.read(figures["store_over_all_reduce"]["32"]),
     ),
     Claim(
+        "Eight ranks that each upload send no more requests than one process that uploads for them, times its requests",
+        "node_uploads",
+        False,
+        1.0,
+        lambda figures: (
+            figures["a process for each rank"]["requests"]["median"]
+            / figures["one process, all at once"]["requests"]["median"]
+        ),
+    ),
+    Claim(
         "The catalogue is loaded at once, processor seconds",
         "planning",
         False,

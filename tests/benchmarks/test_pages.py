@@ -154,3 +154,24 @@ def test_the_page_about_slow_ranks_has_the_counts_of_the_result() -> None:
     reports = [float(ratio) for run in found["sound"] for ratio in run["ratios"].split()]
     above = sum(max(ratio, 1 / ratio) > 1.1 for ratio in reports)
     assert f"Of {len(reports)} single reports of these runs, {above} differed by more than 10 %." in page
+
+
+def test_the_page_of_checkpoints_has_the_figures_of_uploads() -> None:
+    measured, day = figures("node_uploads")
+    ways = ("a process for each rank", "one process, all at once", "one process, one by one")
+
+    def row(way: str) -> list[str]:
+        found = measured[way]
+        spent = found["processor_seconds_of_gib"]
+        spread = f"{spent['median']:.1f} ({spent['lower']:.1f} to {spent['upper']:.1f})"
+        return [way, f"{found['requests']['median']:.0f}", spread, f"{found['memory_mib']['median']:.0f} MiB"]
+
+    assert rows("checkpoints.md", "8 ranks, 64 MiB each") == [row(way) for way in ways]
+    page = (ROOT / "docs/checkpoints.md").read_text("utf-8")
+    assert f"`python -m benchmarks.node_uploads` measured them on {day}" in page
+    copy = [measured[way]["copy_processor_seconds_of_gib"]["median"] for way in ways[1:]]
+    saved = (
+        measured[ways[0]]["processor_seconds_of_gib"]["median"]
+        - measured[ways[2]]["processor_seconds_of_gib"]["median"]
+    )
+    assert {f"{each:.1f}" for each in copy} == {"0.6"} and f"saves {saved:.1f} processor seconds" in page
