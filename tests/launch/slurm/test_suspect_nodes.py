@@ -13,7 +13,6 @@ from tests.launch.slurm.machines import Machines, machines
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.launch.slurm.test_run import ENVIRONMENT, WHY_NOT, log, saves, write_corpus
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from training.hosts.suspect_nodes import attempt_of, suspect
 from trainway.launch.slurm import SlurmOptions, state, stop, submit
 from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.handoff import HandOff
@@ -45,6 +44,8 @@ def wait_until_it_saves(handle: Handle, count: int) -> None:
 
 
 def name_twice(run: Path, node: str) -> None:
+    from training.hosts.suspect_nodes import attempt_of, suspect
+
     for port in (4001, 4002):
         suspect(run, node, "fault", "local rank 0 ended by SIGBUS", attempt_of(node, port))
 
@@ -70,6 +71,8 @@ def end(handle: Handle) -> None:
 def test_a_requeue_excludes_a_suspect_node_besides_those_of_the_launch(
     cluster: Machines, hand_off: HandOff, tmp_path: Path
 ) -> None:
+    from training.hosts.suspect_nodes import attempt_of, suspect
+
     handle = launch("requeued", cluster, hand_off, tmp_path, replace(ENVIRONMENT, exclude="n1"))
     run = Path(handle["directory"])
     wait_until_it_saves(handle, 0)
