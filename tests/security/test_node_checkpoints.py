@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from training.checkpoint.node_directory import create, is_own
-
 ME = f"trainway-{os.getuid()}"
 
 
 @pytest.mark.parametrize("planted", ["mode", "owner", "link", "file"])
 def test_a_directory_that_another_user_can_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
+    from training.checkpoint.node_directory import create, is_own
+
     root = tmp_path / ME
     if planted == "file":
         root.touch(mode=0o600)

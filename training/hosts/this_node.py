@@ -6,8 +6,10 @@ import os
 import re
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch._C._distributed_c10d import Store  # the public name is not declared as exported
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store  # the public name is not declared as exported
 
 # The ID of a Nitro instance, which a container can read, too. Pods of HyperPod cannot reach the metadata service.
 # https://gist.github.com/verdimrc/1ba1387ebe5702dadd027f144e128dff (read 2026-11-25)
