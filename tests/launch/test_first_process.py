@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from tests.nested_signals import handles_nested_signals
 from trainway.launch.node.process_tree import children_of
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +90,8 @@ def test_a_signal_between_the_fork_and_the_handlers_is_not_lost() -> None:
         "    child = fork()\n"
         "    os.kill(os.getpid(), 15) if child else time.sleep(1)\n"
         "    return child\n"
-        "os.fork = told; print(first_process.continue_as_child().arrived.wait(60), flush=True)"
+        "os.fork = told\n"
+        "signals = first_process.continue_as_child(); signals.wait(60); print(signals.arrived, flush=True)"
     )
     within = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     done = subprocess.run(
@@ -102,3 +104,8 @@ def test_elsewhere_nothing_is_forked() -> None:
     script = "import os; from trainway.launch.node.first_process import continue_as_child as c; c(); print(os.getpid())"
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.communicate(timeout=60)[0] == f"{process.pid}\n"
+
+
+def test_a_second_signal_within_the_handler_of_the_first_one_blocks_no_node() -> None:
+    setup = "from trainway.launch.node.passed_signals import PassedSignals\nsignals = PassedSignals()\n"
+    assert handles_nested_signals(setup)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.nested_signals import handles_nested_signals
 from tests.training.torchrun_server import Started, TorchrunServer
 
 
@@ -177,3 +178,8 @@ for ignores in (False, True):
 def test_a_signal_that_comes_while_python_ends_makes_no_failure_of_a_run_that_ended() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
     assert [int(status) for status in ended.stdout.split()] == [-signal.SIGTERM, 0]
+
+
+def test_a_second_signal_within_the_handler_of_the_first_one_blocks_no_rank() -> None:
+    """For example that of Slurm, which signals each process, and that of the agent."""
+    assert handles_nested_signals("from training.hosts.stopping import StopSignal\nstop = StopSignal()\n")

@@ -12,7 +12,7 @@ is chosen. `python -m benchmarks.stop_agreement` measures what the agreement cos
 """
 
 import signal
-import threading
+import time
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store  # the public name is not declared as exported
@@ -22,6 +22,7 @@ _ENTRY = "trainway/stop"
 _PASSED, _STOP = "passed", "stop after"
 # By default, torchrun checks for waiting hosts every 0.1 seconds (--monitor-interval).
 _SECONDS_UNTIL_ALL_ARE_TOLD = 5.0
+_SECONDS_BETWEEN_LOOKS = 0.02
 
 
 class StopSignal:
@@ -30,10 +31,12 @@ class StopSignal:
     _store: Store
 
     def __init__(self) -> None:
-        self._arrived = threading.Event()
+        # No Event: a second signal can interrupt the handler of the first one, and an Event has a lock that the handler
+        # would then wait for, which it holds itself.
+        self._arrived = False
         self._steps = 0
         for number in _SIGNALS:
-            signal.signal(number, lambda *_: self._arrived.set())
+            signal.signal(number, lambda *_: self.request())
 
     def share(self, store: Store) -> None:
         """Share the signal with all ranks through their store. Every rank calls this once, before its first step."""
@@ -46,11 +49,11 @@ class StopSignal:
 
     def request(self) -> None:
         """End the run as a signal would."""
-        self._arrived.set()
+        self._arrived = True
 
     def arrived(self) -> bool:
         """Return whether the run was told to stop."""
-        return self._arrived.is_set()
+        return self._arrived
 
     def wait_until_told(self) -> None:
         """Wait until this rank gets a stop signal, at most _SECONDS_UNTIL_ALL_ARE_TOLD. Call this after the last step.
@@ -59,7 +62,9 @@ class StopSignal:
         stops the ranks of all hosts. If ranks exit before their agent notices the new host, the agent reports success,
         and never restarts them.
         """
-        self._arrived.wait(_SECONDS_UNTIL_ALL_ARE_TOLD)
+        end = time.monotonic() + _SECONDS_UNTIL_ALL_ARE_TOLD
+        while not self._arrived and time.monotonic() < end:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def ignore_from_now_on(self) -> None:
         """Ignore both signals after the end of the run.
@@ -82,8 +87,8 @@ class StopSignal:
         """
         self._steps += 1
         here = self._steps
-        entry = self._change(f"{_PASSED} {here - 1}", f"{_STOP if self._arrived.is_set() else _PASSED} {here}")
-        while entry.startswith(_PASSED) and self._arrived.is_set():
+        entry = self._change(f"{_PASSED} {here - 1}", f"{_STOP if self._arrived else _PASSED} {here}")
+        while entry.startswith(_PASSED) and self._arrived:
             entry = self._change(entry, f"{_STOP} {_step_of(entry) + 1}")
         return entry.startswith(_STOP) and here >= _step_of(entry)
 

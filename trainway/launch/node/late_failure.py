@@ -33,7 +33,7 @@ def main(seconds: float, command: "list[str]") -> int:
         print(f"trainway: {command[0]} cannot start: {problem}", file=sys.stderr, flush=True)
         return NOT_FOUND
     if status:
-        signals.arrived.wait(seconds)
+        signals.wait(seconds)
     return status
 
 

@@ -6,20 +6,22 @@ makes `PassedSignals` at its start.
 
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Mapping
 
+_SECONDS_BETWEEN_LOOKS = 0.1
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class PassedSignals:
     """The signals that arrive at this process, from the creation of the object on.
 
-    `arrived` is set when the first signal arrives.
+    `arrived` says whether any has arrived. It is no Event: a second signal can interrupt the handler of the first one,
+    which would then wait for a lock that it holds itself.
     """
 
     def __init__(self) -> None:
-        self.arrived = threading.Event()
+        self.arrived = False
         self._early: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
         for number in PASSED_ON:
@@ -36,8 +38,14 @@ class PassedSignals:
         status = self._process.wait()
         return 128 - status if status < 0 else status
 
+    def wait(self, seconds: float) -> None:
+        """Wait for the first signal, at most some seconds."""
+        end = time.monotonic() + seconds
+        while not self.arrived and time.monotonic() < end:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
     def _pass_on(self, number: int, _frame: object) -> None:
-        self.arrived.set()
+        self.arrived = True
         if self._process is None:
             self._early.append(number)
         else:

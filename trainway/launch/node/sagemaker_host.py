@@ -94,7 +94,7 @@ def main(arguments: "list[str]", signals: PassedSignals) -> int:
         return _failed(str(problem), problem.status)
     except OSError as problem:
         return _failed(f"{asked.command[0]} cannot start: {problem}", NOT_FOUND)
-    if status and not signals.arrived.is_set():
+    if status and not signals.arrived:
         _write_failure(first_cause(Path(environment["TRAINWAY_RUN"]), Path(environment["PET_LOG_DIR"]), status))
     try:
         if files is not None:
@@ -169,7 +169,7 @@ def wait_for_first(
     """
     first, end = hosts.names[0], time.monotonic() + seconds
     while True:
-        if signals.arrived.is_set():
+        if signals.arrived:
             raise StoppedBefore
         try:
             if hosts.current == first:
