@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches, unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ class Laptops:
         self.metrics = (ran.path / "metrics.jsonl").read_bytes()
         self.own = PLATFORMS[orchestrator]
         self.put(SOUND, json.dumps(genuine(SOUND, self.own)).encode())
-        self.allowed = set[re.Pattern[str]]()
+        self.allowed = dict[re.Pattern[str], str]()
         self.known = set[str]()
         self.tree = self.files()
         self.learn()
@@ -151,7 +152,7 @@ class Laptops:
             pattern = re.escape(text)
             for value, allowed in PATTERNS.items():
                 pattern = pattern.replace(re.escape(value), allowed)
-            self.allowed.add(re.compile(pattern, re.ASCII))
+            self.allowed[re.compile(pattern, re.ASCII)] = text
         for key in (key_of(TEAM, GENUINE), state_key_of(TEAM, GENUINE)):
             self.s3.delete_object(Bucket=self.registry.bucket, Key=key)
         self.tree = self.files()
@@ -214,7 +215,9 @@ class Laptops:
             if any(each.fullmatch(text) for each in self.allowed):
                 self.known.add(text)
             else:
-                found.append(f"started {ascii(text)[:600]}")
+                (nearest,) = get_close_matches(text, self.allowed.values(), n=1, cutoff=0)
+                changed = unified_diff(nearest.splitlines(), text.splitlines(), n=0, lineterm="")
+                found.append(f"started {ascii(text)[:300]}: {ascii(list(changed))[:1000]}")
         if (now := self.files()) != self.tree:
             found.append(f"wrote {sorted({name for name, _ in set(now.items()) ^ set(self.tree.items())})}")
         for home in self.homes:
@@ -295,5 +298,6 @@ def test_no_command_does_what_a_hostile_record_says(laptops: Laptops, count: int
     for first in range(begin, begin + count, 10):
         numbers = range(first, min(first + 10, begin + count))
         chosen = [attempt(number, (*[laptops.own] * 3, "sagemaker")) for number in numbers]
-        found += laptops.faults(list({each.run: each for each in chosen}.values()))
+        faults = laptops.faults(list({each.run: each for each in chosen}.values()))
+        found += [f"attempts {numbers.start} to {numbers.stop - 1}: {each}" for each in faults]
     assert found == [], "\n".join(found[:40])

@@ -110,11 +110,12 @@ def _without_job(text: str) -> str:
     """Return a command without the submitted script or documents. The author of a job may choose their content."""
     if "apiVersion:" in text or text.lstrip().startswith("{"):
         return "DOCUMENTS"
-    head, begins, rest = text.partition("sbatch --parsable <<'")
-    if not begins:
+    submission = re.search(r"sbatch --parsable .*<<'(\w+)'\n", text)
+    if submission is None:
+        assert "sbatch --parsable" not in text
         return text
-    end, _, script = rest.partition("'\n")
-    return f"{head}{begins}SCRIPT{script[script.find(f'{chr(10)}{end}') + 1 + len(end) :]}"
+    script, end = text[submission.end() :], submission[1]
+    return f"{text[: submission.end()]}SCRIPT{script[script.find(f'{chr(10)}{end}') + 1 + len(end) :]}"
 
 
 class _Process:
