@@ -261,6 +261,20 @@ def test_a_training_job_has_the_name_of_its_run(run: str, job: str, is_its_own: 
         parse(json.dumps(record), key_of(TEAM, run))
 
 
+@pytest.mark.parametrize(
+    "text", ["root", "../ada", "s3:checkpoints", "gs://a/step-5", "/fsx/../root/step-5", "fsx:/../a"]
+)
+def test_an_evaluated_checkpoint_is_a_location(text: str) -> None:
+    """A job gets the location as an environment variable."""
+    record = sound("planted")
+    for location in ("s3:/checkpoints/step-5", "s3://bucket/step-5", "fsx:/runs/a/outputs/step-5", "/home/ada/step-5"):
+        record["launch"]["options"]["evaluation"] = {"run": "nightly", "step": 5, "checkpoint": location}
+        parse(json.dumps(record), key_of(TEAM, "planted"))
+    record["launch"]["options"]["evaluation"]["checkpoint"] = text
+    with pytest.raises(ValueError, match="it is no location"):
+        parse(json.dumps(record), key_of(TEAM, "planted"))
+
+
 def _nested(depth: int) -> Any:
     return {"a": _nested(depth - 1)} if depth else 1
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from trainway.launch.platform.location import scheme_of
 from trainway.launch.runs.names import is_run_name
 from trainway.launch.target.known import handle_problem
 from trainway.spec.derived.team_data import RECORDS
@@ -135,6 +136,13 @@ def _run_name(text: str) -> str:
     return text
 
 
+def _location(text: str) -> str:
+    """Refuse a path that depends on the working directory, and one that leaves the directory that it begins with."""
+    if not (scheme_of(text) or text.startswith(("/", "s3://"))) or ".." in text.split("/"):
+        raise ValueError("it is no location of a checkpoint")
+    return text
+
+
 _Line = Annotated[str, Field(max_length=1024), AfterValidator(_one_line)]
 _Moment = Annotated[str, Field(max_length=64), AfterValidator(_one_line), AfterValidator(_moment)]
 _Text = Annotated[str, AfterValidator(_utf_8)]
@@ -174,7 +182,7 @@ class _Evaluation(BaseModel):
     model_config = _STRICT
     run: Annotated[str, AfterValidator(_run_name)]
     step: Annotated[int, Field(ge=0)]
-    checkpoint: _Line
+    checkpoint: Annotated[_Line, AfterValidator(_location)]
 
 
 class _Options(BaseModel):
