@@ -83,7 +83,7 @@ def test_a_naming_counts_for_a_day(seconds: float, counts: bool, tmp_path: Path)
 def test_what_the_agent_sees_comes_before_the_verdict_of_the_watchdog(
     statuses: list[int | None], counts: bool, tmp_path: Path
 ) -> None:
-    """The watchdog of another node takes a rank that was killed for one that hangs."""
+    """To the watchdog of another node, a rank that was killed looks like one that hangs."""
     judge_end(tmp_path, statuses, FIRST)
     suspect(tmp_path, NODE, "fault", "hang: rank 3 does not answer, at step 7", FIRST)
     assert bool(suspicions(tmp_path, NODE)) is counts
