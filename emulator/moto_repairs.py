@@ -26,6 +26,22 @@ def allow_what_aws_allows() -> None:
         setattr(codebuild, f"_validate_required_params_{part}", lambda _: None)
 
 
+def compare_rules_as_ec2_does() -> None:
+    """Let two rules of a security group be the same if only their descriptions differ, so that the second is refused.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_UpdateSecurityGroupRuleDescriptionsEgress.html
+    (read 2026-11-30)
+    """
+    from moto.ec2.models.security_groups import SecurityGroupRule
+
+    def what(rule: Any) -> tuple[Any, ...]:
+        addresses, group = rule.ip_range or {}, rule.source_group or {}
+        peer = addresses.get("CidrIp"), addresses.get("CidrIpv6"), group.get("GroupId"), rule.prefix_list_id
+        return rule.ip_protocol, rule.from_port, rule.to_port, peer
+
+    SecurityGroupRule.__eq__ = lambda self, other: what(self) == what(other)  # type: ignore[method-assign]
+
+
 def tell_what_file_systems_are() -> None:
     """Let FSx answer with the state of a file system, which moto leaves out. A new one is available."""
     from moto.fsx.models import FileSystem
@@ -60,8 +76,8 @@ def name_the_error_of_an_absent_cluster() -> None:
 def describe_eks_clusters_as_eks_does() -> None:
     """Add the access, the VPC, and the security group of a cluster to moto's answer of DescribeCluster.
 
-    EKS creates a security group for each cluster.
-    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html (read 2026-11-26)
+    EKS creates a security group for each cluster, with all traffic from itself and to itself.
+    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html (read 2026-11-30)
     """
     from moto.ec2.exceptions import InvalidSubnetIdError
     from moto.ec2.models import ec2_backends
@@ -84,11 +100,11 @@ def describe_eks_clusters_as_eks_does() -> None:
         group = ec2.create_security_group(
             f"eks-cluster-sg-{name}", "EKS created security group", vpc_id=vpc_id, tags={"aws:eks:cluster-name": name}
         )
-        itself = [{"GroupId": group.group_id}]
-        ec2.authorize_security_group_ingress(
-            group_name_or_id=group.group_id, ip_protocol="-1", from_port="", to_port="", ip_ranges=[],
-            source_groups=itself, vpc_id=vpc_id,
-        )  # fmt: skip
+        for authorize in (ec2.authorize_security_group_ingress, ec2.authorize_security_group_egress):
+            authorize(
+                group_name_or_id=group.group_id, ip_protocol="-1", from_port="", to_port="", ip_ranges=[],
+                source_groups=[{"GroupId": group.group_id}], vpc_id=vpc_id,
+            )  # fmt: skip
         cluster.resources_vpc_config = {
             "endpointPublicAccess": True,
             "endpointPrivateAccess": False,

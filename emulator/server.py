@@ -207,6 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     moto_repairs.read_service_models_once()
     moto_repairs.allow_what_aws_allows()
+    moto_repairs.compare_rules_as_ec2_does()
     moto_repairs.tell_what_file_systems_are()
     moto_repairs.name_the_error_of_an_absent_cluster()
     moto_repairs.describe_eks_clusters_as_eks_does()

@@ -13,6 +13,7 @@ from emulator.errors import ResourceError
 from emulator.registry import records
 from emulator.registry.schema import Properties, PropertyProblem, ResourceSchema, load
 from emulator.services import SERVICES, Aws
+from emulator.services.made_by_aws import make_beside
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def create(aws: Aws, stack: str, logical_id: str, kind: str, properties: Propert
         with _service_errors():
             model |= service.create(aws, model)
     model = records.complete(schema, model, names)
+    with _service_errors():
+        make_beside(aws, kind, model)
     return Resource(logical_id, kind, properties, model, records.physical_id(schema, model))
 
 
@@ -79,6 +82,8 @@ def update(aws: Aws, old: Resource, properties: Properties) -> Resource:
     if service and service.update:
         with _service_errors():
             model |= service.update(aws, old.model, model)
+    with _service_errors():
+        make_beside(aws, old.type, model)
     return replace(
         old,
         properties=properties,

@@ -100,6 +100,14 @@ def create_log_group(aws: Aws, model: Properties) -> Properties:
     return {"Arn": f"arn:aws:logs:{aws.region}:{aws.account}:log-group:{name}:*"}
 
 
+def find_log_group(aws: Aws, identifier: Properties) -> Properties | None:
+    """Return the log group unchanged, because an import does not change it."""
+    name = identifier["LogGroupName"]
+    groups = aws.client("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+    there = name in {each["logGroupName"] for each in groups}
+    return {"Arn": f"arn:aws:logs:{aws.region}:{aws.account}:log-group:{name}:*"} if there else None
+
+
 def update_log_group(aws: Aws, old: Properties, new: Properties) -> Properties:
     only_changed(old, new, ("RetentionInDays", "Tags"))
     _set_retention(aws, new)
@@ -183,7 +191,7 @@ SERVICES = {
         put_dashboard, delete_dashboard, lambda aws, _old, new: put_dashboard(aws, new)
     ),
     "AWS::CodeBuild::Project": Service(create_project, delete_project, update_project),
-    "AWS::Logs::LogGroup": Service(create_log_group, delete_log_group, update_log_group),
+    "AWS::Logs::LogGroup": Service(create_log_group, delete_log_group, update_log_group, find_log_group),
     "AWS::Scheduler::Schedule": Service(create_schedule, delete_schedule, update_schedule),
     "AWS::SNS::Subscription": Service(create_subscription, delete_subscription),
     "AWS::SNS::Topic": Service(create_topic, delete_topic, update_topic),

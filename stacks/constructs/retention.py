@@ -16,6 +16,12 @@ def keep_or_delete(on_destroy: OnDestroy, *resources: IConstruct) -> None:
         _set(resource, KEEP if on_destroy == "keep" else DELETE)
 
 
+def stays(*resources: IConstruct) -> None:
+    """Keep the resources when their stack is deleted, and when an update replaces them."""
+    for resource in resources:
+        _set(resource, KEEP)
+
+
 def goes_with_its_stack(*resources: IConstruct) -> None:
     """Delete the resources with their stack, and keep them when an update replaces them.
 

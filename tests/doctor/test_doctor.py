@@ -167,6 +167,7 @@ def test_one_run_finds_all_that_is_wrong(environment: dict[str, str], emulator: 
     )
     client("ecr").delete_repository(repositoryName="atlas/training", force=True)
     client("cloudformation").delete_stack(StackName="atlas-network")
+    client("logs").create_log_group(logGroupName="/aws/eks/atlas/cluster")
     broken = environment | {"KUBECONFIG": str(Path(environment["KUBECONFIG"]).with_name("nothing"))}
     status, findings = run(broken)
     assert status == 1
@@ -179,6 +180,7 @@ def test_one_run_finds_all_that_is_wrong(environment: dict[str, str], emulator: 
         ("deployed-file-system", "warning"): ("the link of /corpus to s3://corpora/corpus", "the bucket"),
         ("deployed-stacks", "error"): ("the platform atlas is not deployed", "make deploy"),
         ("image-digest", "error"): ("the image image is gone from ECR", "trainway image rebuild"),
+        ("log-retention", "warning"): ("/aws/eks/atlas/cluster stay for ever", "put-retention-policy"),
         ("nodes", "error"): ("the node group train has the issue Ec2SubnetInvalidConfiguration", "API_Issue.html"),
     }
     assert said.keys() == expected.keys()

@@ -118,10 +118,18 @@ def key_of(template: Template, reference: Any) -> dict[str, Any]:
     return key
 
 
+def own_groups(template: Template) -> dict[str, Any]:
+    """Return the log groups that go with their stack. One that stays has no key of the stack."""
+    found = resources(template, "AWS::Logs::LogGroup")
+    stays = {name for name in found if template["Resources"][name]["DeletionPolicy"] == "Retain"}
+    assert not any("KmsKeyId" in found[name] for name in stays)
+    return {name: each for name, each in found.items() if name not in stays}
+
+
 def test_cloudwatch_logs_may_use_the_key_of_every_log_group_and_for_nothing_else(read: list[Template]) -> None:
     encrypted = 0
     for template in read:
-        for group in resources(template, "AWS::Logs::LogGroup").values():
+        for group in own_groups(template).values():
             (may,) = statements_for(key_of(template, group["KmsKeyId"])["KeyPolicy"], "logs.")
             assert {"kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"} <= set(may["Action"])
             assert "kms:EncryptionContext:aws:logs:arn" in may["Condition"]["ArnLike"]
@@ -133,7 +141,7 @@ def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(read:
     written: list[Any] = []
     encrypted: list[Any] = []
     for template in read:
-        groups = resources(template, "AWS::Logs::LogGroup")
+        groups = own_groups(template)
         for policy in resources(template, "AWS::IAM::Policy").values():
             statements = policy["PolicyDocument"]["Statement"]
             for write in [each for each in statements if "logs:PutLogEvents" in each["Action"]]:
@@ -150,7 +158,7 @@ def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(read:
 
 def test_log_groups_of_a_stack_share_one_key(read: list[Template]) -> None:
     for template in read:
-        groups = resources(template, "AWS::Logs::LogGroup").values()
+        groups = own_groups(template).values()
         assert len({json.dumps(group["KmsKeyId"]) for group in groups}) == min(1, len(groups))
 
 

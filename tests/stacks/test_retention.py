@@ -10,9 +10,10 @@ import pytest
 from tests.representatives import with_representatives
 from tests.seams.shapes import platforms
 from tests.synthesis import Template, templates_of
+from trainway.spec.derived.log_groups import control_plane_logs
 from trainway.spec.platform import Platform
 
-KEPT, DELETED, BY_THE_FILE = "Retain", "Delete", "on_destroy"
+KEPT, DELETED, BY_THE_FILE, BY_ITS_NAME = "Retain", "Delete", "on_destroy", "LogGroupName"
 # By type, what becomes of it when its stack goes. Nothing of these is ever deleted because an update replaces it.
 STATEFUL = {
     "AWS::APS::Workspace": DELETED,
@@ -20,7 +21,8 @@ STATEFUL = {
     "AWS::EKS::Cluster": DELETED,
     "AWS::FSx::FileSystem": BY_THE_FILE,
     "AWS::KMS::Key": DELETED,
-    "AWS::Logs::LogGroup": DELETED,
+    # That of a control plane stays, because EKS would create it again for its last lines.
+    "AWS::Logs::LogGroup": BY_ITS_NAME,
     "AWS::S3::Bucket": KEPT,
 }
 # What is made again as it was, from the template alone.
@@ -95,9 +97,13 @@ def problems(platform: Platform, stacks: dict[str, Template]) -> Iterator[str]:
                     yield f"{where}: say in tests/stacks/test_retention.py whether a {kind} has data"
                 continue
             policy = STATEFUL[kind]
-            wanted = kept_by_the_file(platform, resource["Properties"]) if policy == BY_THE_FILE else policy
-            if resource.get("DeletionPolicy") != wanted:
-                yield f"{where}: the stack's deletion has to {wanted} it"
+            properties = resource["Properties"]
+            if policy == BY_THE_FILE:
+                policy = kept_by_the_file(platform, properties)
+            elif policy == BY_ITS_NAME:
+                policy = KEPT if properties.get(BY_ITS_NAME) == control_plane_logs(platform.name) else DELETED
+            if resource.get("DeletionPolicy") != policy:
+                yield f"{where}: the stack's deletion has to {policy} it"
             if resource.get("UpdateReplacePolicy") != KEPT:
                 yield f"{where}: a replacement deletes it"
 

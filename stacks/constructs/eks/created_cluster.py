@@ -5,13 +5,14 @@ from __future__ import annotations
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge, acknowledge_managed_policies
 from stacks.constructs.iam.trust import service
-from stacks.constructs.network.node_security_groups import allow_itself
-from stacks.constructs.retention import goes_with_its_stack
+from stacks.constructs.retention import goes_with_its_stack, stays
+from trainway.spec.derived.log_groups import LOG_DAYS, control_plane_logs
 from trainway.spec.platform import Platform
 
 
@@ -88,19 +89,20 @@ def created_cluster(scope: Construct, *, platform: Platform, subnet_ids: list[st
         bootstrap_self_managed_addons=False,
     )
     goes_with_its_stack(secrets, cluster)
+    cluster.add_resource_dependency(_logs(scope, name))
     if endpoint:
         acknowledge(
             cluster,
             "The platform file opens the endpoint, to ranges that it lists; IAM authenticates every call.",
             "AwsSolutions-EKS1",
         )
-    security_group_id = cluster.attr_cluster_security_group_id
-    # EKS's security group allows egress to 0.0.0.0/0, which does not count for EFA. Its ingress from itself exists.
-    allow_itself(cluster, security_group_id, ingress=False)
     return EksCluster(
         name=cluster.ref,
         arn=cluster.attr_arn,
-        security_group_id=security_group_id,
+        # EKS gives the group all traffic from itself and to itself, as EFA needs. A rule of the stack would be a
+        # duplicate, which EC2 refuses. https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+        # (read 2026-11-30)
+        security_group_id=cluster.attr_cluster_security_group_id,
         coordinates={
             "name": name,
             "apiServerEndpoint": cluster.attr_endpoint,
@@ -109,3 +111,15 @@ def created_cluster(scope: Construct, *, platform: Platform, subnet_ids: list[st
         },
         resource=cluster,
     )
+
+
+def _logs(scope: Construct, cluster: str) -> logs.CfnLogGroup:
+    """Create the group that the control plane logs to. EKS itself would create it without retention.
+
+    Its logs outlive the cluster until they are 90 days old. A later cluster of this name takes up the group. It has no
+    key of the stack, without which nobody could read it then.
+    https://docs.aws.amazon.com/eks/latest/userguide/control-plane-logs.html (read 2026-11-30)
+    """
+    group = logs.CfnLogGroup(scope, "Logs", log_group_name=control_plane_logs(cluster), retention_in_days=LOG_DAYS)
+    stays(group)
+    return group
