@@ -13,7 +13,7 @@ from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
 from stacks.constructs.monitoring.budget import monthly_budget
 from stacks.constructs.monitoring.event_messages import EventMessages
-from stacks.constructs.monitoring.metric_alarm import PERIOD, metric_alarm
+from stacks.constructs.monitoring.metric_alarm import metric_alarm
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.foundation.file_system import FileSystemStack
@@ -96,5 +96,5 @@ def _of_lustre(lustre: LustreFileSystem, metric: str) -> cloudwatch.Metric:
         metric_name=metric,
         dimensions_map={"FileSystemId": lustre.file_system_id},
         statistic="Sum",
-        period=PERIOD,
+        period=cdk.Duration.minutes(5),
     )

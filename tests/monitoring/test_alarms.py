@@ -34,10 +34,11 @@ def platform(orchestrator: str) -> Platform:
     found = load_platform(ROOT / "examples" / f"{PLATFORMS[orchestrator]}.yaml")
     linked = found.storage.of_jobs.model_copy(update={"mirror": True, "team_directories": False})
     found = found.model_copy(update={"storage": found.storage.model_copy(update={"lustre": linked})})
-    settings = {"eks": ("kubernetes", found.kubernetes), "hyperpod-eks": ("hyperpod", found.hyperpod_or_default)}
-    if orchestrator not in settings:
-        return found
-    section, values = settings[orchestrator]
+    section, values = {
+        "eks": ("kubernetes", found.kubernetes),
+        "hyperpod-eks": ("hyperpod", found.hyperpod_or_default),
+        "hyperpod-slurm": ("slurm", found.slurm_or_default),
+    }[orchestrator]
     assert values
     return found.model_copy(update={section: values.model_copy(update={"observability": True})})
 

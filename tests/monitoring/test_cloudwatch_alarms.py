@@ -1,27 +1,43 @@
-"""Each alarm of CloudWatch goes off at its points, and is silent in its twin.
-
-CloudWatch runs only in AWS, and moto keeps alarms without evaluating them. `state` follows the page about evaluation,
-for alarms on one metric all of whose evaluated periods must breach.
-https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html (read 2026-11-25)
-"""
+"""Each alarm of CloudWatch goes off at the points that its service sends, and is silent in its twin."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from emulator.alarm_states import Datapoint, state_of
 from tests.synthesis import ROOT
 from trainway.monitoring.alarms import every_alarm
 from trainway.monitoring.rules import store_of
 from trainway.spec.loader import load_platform
 
 TIB = 2**40
-# Points of five minutes, the newest last. None is a missing one. 10 % of 9.6 TiB are 0.96 TiB.
-CASES: dict[str, tuple[list[float | None], list[float | None]]] = {
-    "LustreNearlyFull": ([9 * TIB, 0.9 * TIB, 0.5 * TIB, 0.1 * TIB], [0.9 * TIB, 0.9 * TIB, TIB, 0.9 * TIB]),
-    "LustreExportBehind": ([10, 3700, 4000, 4300], [4000, 4300, 4600, None]),
-    "CapacityScheduleFailed": ([0, 1], [None, 0]),
+NOW = 1.8e9
+FILE_SYSTEM = {"FileSystemId": "fs-0123456789abcdef0"}
+# The first storage target is the fuller one. 10 % of 9.6 TiB are 0.96 TiB.
+FREE = 0.36, 0.56
+# For each alarm: the namespace, the metric, and the dimensions of its points, and the values at which it goes off and
+# is silent, minute by minute, the newest last. A list has the values of several sources. None is a minute without any.
+Minutes = Sequence[float | Sequence[float] | None]
+CASES: dict[str, tuple[str, str, Mapping[str, str], Minutes, Minutes]] = {
+    "LustreNearlyFull": (
+        "AWS/FSx",
+        "FreeDataStorageCapacity",
+        FILE_SYSTEM,
+        [[3 * TIB, 4 * TIB]] * 10 + [[each * TIB for each in FREE]] * 16,
+        # It was nearly full for a quarter of an hour, until a minute ago.
+        [[each * TIB for each in FREE]] * 16 + [[0.4 * TIB, 0.6 * TIB]],
+    ),
+    "LustreExportBehind": (
+        "AWS/FSx",
+        "AgeOfOldestQueuedMessage",
+        {**FILE_SYSTEM, "Publisher": "AutoExport"},
+        [10] * 5 + [3700] * 20,
+        [4000] * 10 + [None] * 15,
+    ),
+    "CapacityScheduleFailed": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [0] * 5 + [1], [1] + [0] * 6),
 }
 
 
@@ -42,24 +58,63 @@ def alarms() -> dict[str, dict[str, Any]]:
     return {name.rstrip("0123456789ABCDEF"): each["Properties"] for name, each in found.items()}
 
 
-def state(alarm: dict[str, Any], points: list[float | None]) -> str:
-    """Return the state of an alarm after the newest points."""
-    looked_at = points[-alarm["EvaluationPeriods"] :]
-    breach = {
-        "GreaterThanThreshold": lambda point: point > alarm["Threshold"],
-        "LessThanThreshold": lambda point: point < alarm["Threshold"],
-    }[alarm["ComparisonOperator"]]
-    if alarm["TreatMissingData"] == "notBreaching":
-        judged = [each is not None and breach(each) for each in looked_at]
-    else:
-        judged = [breach(each) for each in looked_at if each is not None]
-    return "ALARM" if judged and all(judged) else "OK"
+def points(namespace: str, metric: str, dimensions: Mapping[str, str], minutes: Minutes) -> Iterator[Datapoint]:
+    """Yield the points of a service that sends one of each source every minute."""
+    for age, values in enumerate(reversed(minutes), start=1):
+        for each in [] if values is None else values if isinstance(values, Sequence) else [values]:
+            yield Datapoint(NOW - 60 * age, namespace, metric, dimensions, each)
 
 
 def test_each_alarm_goes_off_and_is_silent_in_its_twin(alarms: dict[str, dict[str, Any]]) -> None:
     assert alarms.keys() == CASES.keys()
     for name, alarm in alarms.items():
-        assert [state(alarm, points) for points in CASES[name]] == ["ALARM", "OK"], name
+        namespace, metric, stated, *both = CASES[name]
+        dimensions = stated or {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
+        found = [state_of(alarm, points(namespace, metric, dimensions, each), NOW) for each in both]
+        assert found == ["ALARM", "OK"], name
+
+
+def test_the_free_bytes_of_several_minutes_are_not_added(alarms: dict[str, dict[str, Any]]) -> None:
+    namespace, metric, dimensions, full, _ = CASES["LustreNearlyFull"]
+    sent = list(points(namespace, metric, dimensions, full))
+    alarm = alarms["LustreNearlyFull"]
+    assert state_of(alarm, sent, NOW) == "ALARM"
+    assert state_of(alarm | {"Period": 300, "EvaluationPeriods": 3}, sent, NOW) == "OK", "five times as much is free"
+
+
+# The table of https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html for three of
+# three periods: the points, the oldest first (0: not breaching, X: breaching, -: missing), and the states with the
+# missing points missing, breaching, and not breaching.
+@pytest.mark.parametrize(
+    ("sent", "missing", "breaching", "not_breaching"),
+    [
+        ("0-X-X", "OK", "OK", "OK"),
+        ("----0", "OK", "OK", "OK"),
+        ("-----", "INSUFFICIENT_DATA", "ALARM", "OK"),
+        ("0XX-X", "ALARM", "ALARM", "ALARM"),
+        ("--X--", "ALARM", "ALARM", "OK"),
+    ],
+)
+def test_a_missing_point_is_judged_as_by_cloudwatch(
+    sent: str, missing: str, breaching: str, not_breaching: str
+) -> None:
+    alarm = {
+        "Namespace": "N",
+        "MetricName": "m",
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 3,
+        "Threshold": 0,
+        "ComparisonOperator": "GreaterThanThreshold",
+    }
+    values = {"0": 0.0, "X": 1.0, "-": None}
+    found = list(points("N", "m", {}, [values[each] for each in sent]))
+    states = [
+        state_of(alarm | {"TreatMissingData": each}, found, NOW) for each in ("missing", "breaching", "notBreaching")
+    ]
+    assert states == [missing, breaching, not_breaching]
+    others = [Datapoint(each.time, "N", "m", {"of": "another"}, 1.0) for each in found]
+    assert state_of(alarm, others, NOW) == "INSUFFICIENT_DATA"
 
 
 def test_an_alarm_in_promql_has_no_form_in_cloudwatch() -> None:

@@ -181,7 +181,10 @@ def test_every_metric_of_the_panels_and_alarms_arrives_by_the_name_of_its_node(t
         joined = "last_over_time(DCGM_FI_DEV_GPU_UTIL[5m]) and on (instance) last_over_time(node_load1[5m])"
         ((gpu, _),) = store.answer(joined)
         assert gpu["instance"] == gpu["Hostname"] == NAMES[TRAIN]
-        for unused in ("(go|process|promhttp)_.*", "up|scrape_.*", "anything_else", "node_schedstat_.*"):
+        # An idle node has no run that answers.
+        answering = {each["job"] for each, _ in store.answer("last_over_time(up[5m])")}
+        assert answering == expected.keys() - {"runs"}
+        for unused in ("(go|process|promhttp)_.*", "scrape_.*", "anything_else", "node_schedstat_.*"):
             assert store.query(f'{{__name__=~"{unused}"}}') == [], unused
 
 

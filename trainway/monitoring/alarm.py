@@ -22,6 +22,10 @@ class Threshold:
 
     `statistic` combines the points of the series, per value of the labels `by`. `dimensions` selects series. With
     `of_quota`, the number is the percentage of the service quota that counts the metric, which CloudWatch knows.
+
+    In CloudWatch, `statistic` also combines all points of a period of `period_seconds`, a multiple of 60. So `Sum` of a
+    state needs the period in which the service sends one point of each series.
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html (read 2026-11-30)
     """
 
     metric: str
@@ -31,6 +35,7 @@ class Threshold:
     dimensions: Mapping[str, str] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     of_quota: bool = False
+    period_seconds: int = 300
 
     @property
     def metrics(self) -> frozenset[str]:

@@ -99,6 +99,9 @@ def _file_system(platform: Platform) -> Iterator[Alarm]:
                     "<",
                     free / 100 * lustre.capacity_gib * 2**30,
                     {"FileSystemId": FILE_SYSTEM},
+                    # FSx sends a point of each storage target every minute.
+                    # https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html (read 2026-11-30)
+                    period_seconds=60,
                 ),
             ),
             15,
@@ -148,6 +151,20 @@ def _nodes() -> Iterator[Alarm]:
         (Query(f"node_filesystem_avail_bytes{local} / node_filesystem_size_bytes{local} < 0.1"),),
         15,
         "Less than 10 % of {{ $labels.mountpoint }} on {{ $labels.instance }} is free.",
+    )
+    # On Slurm, the controller lists the nodes. On EKS, the collector finds pods that run, and a node may have none.
+    silent = 'max by (job, instance) (up{job!="runs"}) == 0'
+    ready = 'kube_node_status_condition{condition="Ready", status="true"} == 1'
+    as_target = f'label_replace(label_replace({ready}, "instance", "$1", "node", "(.*)"), "job", "node", "", "")'
+    yield Alarm(
+        "ExporterGone",
+        "warning",
+        (
+            Query(f'({silent}) or (max by (job, instance) ({as_target}) unless on (instance) up{{job="node"}})'),
+            Query(silent),
+        ),
+        10,
+        "The exporter {{ $labels.job }} of {{ $labels.instance }} does not answer, and other alarms are blind.",
     )
     yield Alarm(
         "ExporterBlind",
@@ -232,8 +249,7 @@ def _gpus() -> Iterator[Alarm]:
         "warning",
         (
             Query(
-                f"{CLOCK} / ignoring (Hostname, gpu, UUID, device, instance, namespace, pod, container) group_left "
-                f"quantile without (Hostname, gpu, UUID, device, instance, namespace, pod, container) "
+                f"{CLOCK} / on (modelName) group_left quantile by (modelName) "
                 f"(0.5, {CLOCK} and {GPU} > {BUSY_PERCENT}) < 0.8 and {GPU} > {BUSY_PERCENT}"
             ),
         ),

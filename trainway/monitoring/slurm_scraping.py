@@ -35,7 +35,8 @@ _OF_PROCESSORS = "node_(cpu_guest|cpu_frequency|cpu_scaling|schedstat|softnet)_.
 def slurm_scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
     """Return the Prometheus configuration, with a scrape job for each exporter of the nodes and one for the runs.
 
-    Series about scrapes are not written, because an idle node has no run to scrape, and each series is paid for.
+    Of the series about scrapes, only those of exporters that answer or do not are written. An idle node has no run to
+    scrape, and each series is paid for.
     """
     types = {group.name: types_of(group, catalogue) for group in platform.node_groups}
     with_efa = [name for name, found in types.items() if any(each.efa_interfaces for each in found)]
@@ -59,7 +60,10 @@ def slurm_scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str,
             {
                 "url": f"{METRICS_ENDPOINT}/api/v1/remote_write",
                 "sigv4": {"region": platform.region},
-                "write_relabel_configs": [_drop("up|scrape_.*")],
+                "write_relabel_configs": [
+                    _drop("scrape_.*"),
+                    {"source_labels": ["__name__", "job"], "regex": "up;runs", "action": "drop"},
+                ],
             }
         ],
     }

@@ -9,8 +9,6 @@ from constructs import Construct
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Threshold
 from trainway.spec.facts.metrics import emitters_of_metric
 
-PERIOD = cdk.Duration.minutes(5)
-
 
 def metric_alarm(scope: Construct, alarm: Alarm, *, file_system_id: str) -> cloudwatch.Alarm:
     """Return the CloudWatch alarm, with the alarm's name as its ID.
@@ -29,7 +27,7 @@ def metric_alarm(scope: Construct, alarm: Alarm, *, file_system_id: str) -> clou
         metric_name=condition.metric,
         dimensions_map=dimensions,
         statistic=condition.statistic,
-        period=PERIOD,
+        period=cdk.Duration.seconds(condition.period_seconds),
     )
     operators, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
     return metric.create_alarm(
@@ -40,6 +38,6 @@ def metric_alarm(scope: Construct, alarm: Alarm, *, file_system_id: str) -> clou
         if condition.comparison == ">"
         else operators.LESS_THAN_THRESHOLD,
         threshold=condition.value,
-        evaluation_periods=max(1, round(alarm.minutes / PERIOD.to_minutes())),
+        evaluation_periods=max(1, round(60 * alarm.minutes / condition.period_seconds)),
         treat_missing_data=missing.NOT_BREACHING if alarm.missing_is_fine else missing.MISSING,
     )

@@ -71,6 +71,7 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
         "slurm": by_scripts,
         # Of Trainway's own exporters, a cluster of EKS has the one of EFA.
         "exporter": by_scripts or (collector is Collector.AWS_MANAGED and has_efa),
+        "scrape": collector in (Collector.AWS_MANAGED, Collector.AGENT),
         "kube": in_pods,
         "kueue": platform.kueue or (in_pods and platform.task_governance),
         "run": True,
