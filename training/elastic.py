@@ -86,11 +86,22 @@ class Agent(LocalElasticAgent):
         # PyTorch 2.11 has no option for the time that ranks have to end, and 2.12 does not use it everywhere.
         self._seconds_to_end = _seconds_to_save()
 
+        # A rank that returns waits for this event.
+        finished = self._pcontext._worker_finished_event  # type: ignore[union-attr]
+
+        def wake() -> None:
+            # `set` waits for each rank that waits, also for one that was killed meanwhile, and so for ever
+            # (multiprocessing/synchronize.py of Python 3.11, `Condition.notify`).
+            finished._flag.release()
+            for _ in started:
+                finished._cond._wait_semaphore.release()
+
         def close_in_time(number: signal.Signals | None = None, _seconds: object = None) -> None:
-            # A rank that returns waits until somebody has read what it returns, and nobody does so any more.
-            self._pcontext._worker_finished_event.set()  # type: ignore[union-attr]
+            # Nobody reads any more what a rank returns.
+            wake()
             close(number, self._seconds_to_end)
 
+        vars(finished)["set"] = wake
         vars(self._pcontext)["close"] = close_in_time
         return started
 
