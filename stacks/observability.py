@@ -28,6 +28,7 @@ from trainway.spec.platform import Platform
 # The titles of alarms in the dashboard.
 TITLES = {
     "CapacityScheduleFailed": "Calls of capacity schedules that failed",
+    "EventsNotTold": "Events that nobody was told of",
     "LustreExportBehind": "Lustre behind with copies to S3",
     "LustreNearlyFull": "Lustre nearly full",
 }

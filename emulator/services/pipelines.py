@@ -223,25 +223,50 @@ def send_event(aws: Aws, event: Json) -> None:
     for rule in rules:
         if "EventPattern" in rule and EventPattern.load(rule["EventPattern"]).matches_event(event):  # type: ignore[arg-type]
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
-                _start_runbook(aws, target, event)
+                text = _input(target, event)
+                if ":sqs:" in target["Arn"]:
+                    _queue(aws, target["Arn"], text)
+                elif ":automation-definition/" in target["Arn"]:
+                    _start_runbook(aws, target, text)
 
 
-def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
-    import sys
+def _input(target: Json, event: Json) -> str:
+    """Return what EventBridge sends to a target.
 
-    if ":automation-definition/" not in target["Arn"]:
-        return
-    name = target["Arn"].rpartition("/")[2].partition(":")[0]
-    transformer = target["InputTransformer"]
-    text = transformer["InputTemplate"]
-    for key, path in transformer["InputPathsMap"].items():
+    A template with a null has the word null in its place, and one with a value that the event lacks has nothing there.
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html (read 2026-11-30)
+    """
+    transformer = target.get("InputTransformer")
+    if transformer is None:
+        return str(target.get("Input") or json.dumps(event))
+    text = str(transformer["InputTemplate"]).replace("<aws.events.event.json>", json.dumps(event))
+    for key, path in transformer.get("InputPathsMap", {}).items():
         value: Any = event
         for part in path.removeprefix("$.").split("."):
-            value = value[part]
-        text = text.replace(f"<{key}>", json.dumps(value))
+            value = value.get(part, "") if isinstance(value, dict) else ""
+        text = text.replace(f"<{key}>", json.dumps(value) if value != "" else "")
+    return text
+
+
+def _queue(aws: Aws, arn: str, text: str) -> None:
+    sqs = aws.client("sqs")
+    sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"], MessageBody=text)
+
+
+def _start_runbook(aws: Aws, target: Json, text: str) -> None:
+    """Start a runbook with parameters. What Automation refuses goes to the dead-letter queue, or is lost."""
+    import sys
+
+    name = target["Arn"].rpartition("/")[2].partition(":")[0]
+    try:
+        parameters = _parameters(aws, name, text)
+    except ValueError:
+        if queue := target.get("DeadLetterConfig", {}).get("Arn"):
+            _queue(aws, queue, text)
+        return
     document = json.loads(aws.client("ssm").get_document(Name=name)["Content"])
     given = {key: each.get("default", "") for key, each in document["parameters"].items()}
-    given |= {key: values[0] for key, values in json.loads(text).items()}
+    given |= {key: values[0] for key, values in parameters.items()}
     for step in document["mainSteps"]:
         inputs = step["inputs"]
         quoted = json.dumps(inputs["InputPayload"])
@@ -252,6 +277,19 @@ def _start_runbook(aws: Aws, target: Json, event: Json) -> None:
             ran = subprocess.run(command, env={**os.environ, **_client_environment(aws)}, timeout=300, check=False)
             if ran.returncode == 0:
                 break
+
+
+def _parameters(aws: Aws, document: str, text: str) -> dict[str, list[str]]:
+    """Return the parameters in the text of a target's input. Raises ValueError for what the API's model refuses."""
+    from botocore.validate import ParamValidator
+
+    parameters: dict[str, list[str]] = json.loads(text)
+    operation = aws.client("ssm").meta.service_model.operation_model("StartAutomationExecution")
+    report = ParamValidator().validate({"DocumentName": document, "Parameters": parameters}, operation.input_shape)
+    longest = operation.input_shape.members["Parameters"].value.member.metadata["max"]
+    if report.has_errors() or any(len(each) > longest for values in parameters.values() for each in values):
+        raise ValueError(report.generate_report())
+    return parameters
 
 
 def answer(aws: Aws, operation: str, asked: Json) -> Json | None:

@@ -37,6 +37,7 @@ CASES: dict[str, tuple[str, str, Mapping[str, str], Minutes, Minutes]] = {
         [10] * 5 + [3700] * 20,
         [4000] * 10 + [None] * 15,
     ),
+    "EventsNotTold": ("AWS/SQS", "ApproximateAgeOfOldestMessage", {}, [60 * n for n in range(20)], [0, 60, 300, 800]),
     "CapacityScheduleFailed": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [0] * 5 + [1], [1] + [0] * 6),
 }
 

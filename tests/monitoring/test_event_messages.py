@@ -133,6 +133,20 @@ def test_the_death_of_a_node_is_told_with_its_run_its_owner_and_what_happens_nex
     assert "Node i-0000000000000ffff of group train failed: Instance creation" in message["Message"]
     assert "No run of the training job has recorded that it is on this node." in message["Message"]
 
+    # A text of 600 characters, and values that are null.
+    long = json.loads(json.dumps(FAILED).replace("failed", "failed: " + "x" * 600).replace('"train"', "null"))
+    unnamed = json.loads(json.dumps(FAILED).replace('"i-0000000000000ffff"', "null"))
+    undecided = json.loads(json.dumps(UNHEALTHY).replace('"RepairAction": "Replace"', '"RepairAction": null'))
+    reason = long["detail"]["EventDetails"]["Description"]
+    for told, words in (
+        (long, f"Node i-0000000000000ffff of group (unknown) failed: {reason}"),
+        (unnamed, "The HyperPod cluster reports an error: Instance creation"),
+        (undecided, "HyperPod names the action (unknown)."),
+    ):
+        emulator.send_event(told)
+        (message,) = inbox()
+        assert words in message["Message"]
+
     healthy = json.loads(json.dumps(UNHEALTHY).replace('"Unhealthy"', '"Healthy"'))
     of_another = json.loads(json.dumps(UNHEALTHY).replace('"commons"', '"commons-2"'))
     informs = json.loads(json.dumps(FAILED).replace('"Error"', '"Info"'))
@@ -145,21 +159,35 @@ def kinds() -> dict[str, EventKind]:
     return {each.name: each for file in EXAMPLES for each in event_kinds(load_platform(file))}
 
 
-def required(pattern: Any, path: str = "$") -> set[str]:
-    """Return the paths that an event has if it matches a pattern."""
-    if isinstance(pattern, dict):
-        return {found for key, each in pattern.items() for found in required(each, f"{path}.{key}")}
-    return set() if pattern == [{"exists": False}] else {path}
-
-
 @pytest.mark.parametrize("kind", list(kinds().values()), ids=lambda kind: kind.name)
-def test_a_pattern_requires_every_value_that_a_message_names(kind: EventKind) -> None:
-    """The transformer leaves out a value that an event lacks, and the template is no JSON then."""
-    assert set(kind.paths.values()) <= required(kind.pattern)
-    words = [kind.happened, *([kind.next] if isinstance(kind.next, str) else kind.next["words"].values())]
+def test_a_message_names_only_values_of_its_event(kind: EventKind) -> None:
+    words = [
+        text
+        for each in (kind.happened, kind.next)
+        for text in ([each] if isinstance(each, str) else each["words"].values())
+    ]
     named = {name for each in words for name in re.findall(r"\{(\w+)\}", each)}
     assert named <= set(kind.paths) and (not kind.node or kind.node in kind.paths)
     assert kind.source.startswith("https://docs.aws.amazon.com/")
+
+
+def test_an_event_that_cannot_be_told_stays_and_is_told_with_a_later_one(emulator: Emulator, inbox: Any) -> None:
+    sqs, sns = boto3.client("sqs"), boto3.client("sns")
+    (topic,) = [each["TopicArn"] for each in sns.list_topics()["Topics"]]
+    (queue,) = [each for each in sqs.list_queues()["QueueUrls"] if each.endswith("/commons-events")]
+    # A message that was received is shown to the next one who asks, and not only after some minutes.
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "0"})
+    subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    sns.delete_topic(TopicArn=topic)
+    emulator.send_event(UNHEALTHY)
+    count = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"])
+    assert count["Attributes"] == {"ApproximateNumberOfMessages": "1"}
+    sns.create_topic(Name=topic.rpartition(":")[2])
+    for each in subscriptions:
+        sns.subscribe(TopicArn=topic, Protocol=each["Protocol"], Endpoint=each["Endpoint"])
+    emulator.send_event(FAILED)
+    told = sorted(each["Message"].splitlines()[0].partition(":")[0] for each in inbox())
+    assert told == ["Node i-0000000000000ffff of group train failed", f"Node {NODE} is unhealthy"]
 
 
 def test_every_kind_is_on_the_page_and_the_page_has_no_other() -> None:

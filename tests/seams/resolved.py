@@ -50,6 +50,7 @@ VALUES = {
     ("AWS::FSx::FileSystem", "LustreMountName"): "abcdefgh",
     ("AWS::FSx::FileSystem", "RootVolumeId"): "fsvol-{hex}",
     ("AWS::FSx::FileSystem", "Ref"): "fs-{hex}",
+    ("AWS::Events::Rule", "Arn"): "arn:aws:events:{region}:{account}:rule/{name}",
     ("AWS::IAM::Role", "Arn"): "arn:aws:iam::{account}:role/{name}",
     ("AWS::KMS::Key", "Arn"): "arn:aws:kms:{region}:{account}:key/00000000-0000-4000-8000-{hex12}",
     ("AWS::Logs::LogGroup", "Arn"): "arn:aws:logs:{region}:{account}:log-group:{name}:*",

@@ -64,7 +64,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::EKS::Cluster": {},
     "AWS::EKS::Nodegroup": {},
     "AWS::EKS::PodIdentityAssociation": {},
-    "AWS::Events::Rule": {"EventPattern": WATCH},
+    "AWS::Events::Rule": {"EventPattern": WATCH, "Targets.Input": WATCH},
     "AWS::FSx::DataRepositoryAssociation": {},
     "AWS::FSx::FileSystem": {},
     "AWS::IAM::Policy": {"PolicyDocument": IDENTITY},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -263,6 +264,11 @@ def test_the_runbook_of_each_pipeline_may_do_what_its_script_calls_and_the_rule_
         assert denied(asked, starter, identity_policies(deployed, stack, starter)) == []
 
 
+def name_of(payload: Document) -> str:
+    """Return the name of the queue of events."""
+    return str(payload["queue"]).rpartition("/")[2]
+
+
 def event_questions(platform: Deployed, stack: str, document: Document) -> Iterator[Question]:
     """Yield a question for each call of trainway/monitoring/tell_people.py, in the role of the runbook of events."""
     payload = document["Content"]["mainSteps"][0]["inputs"]["InputPayload"]
@@ -275,6 +281,8 @@ def event_questions(platform: Deployed, stack: str, document: Document) -> Itera
         return Question(role(name), action, resource, policies, context=context, account=_account(resource))
 
     yield question("sns:Publish", payload["topic"])
+    for action in ("sqs:DeleteMessage", "sqs:ReceiveMessage"):
+        yield question(action, payload["topic"].rpartition(":")[0].replace(":sns:", ":sqs:") + f":{name_of(payload)}")
     # KMS asks the policy of the key as well.
     (key,) = [each["KeyPolicy"] for (of, _), each in platform.of_type("AWS::KMS::Key").items() if of == stack]
     for action in ("kms:Decrypt", "kms:GenerateDataKey"):
@@ -300,10 +308,20 @@ def test_the_runbook_of_events_may_do_what_its_script_calls_and_no_more(platform
     readings = [each for each in questions if each.action == "s3:GetObject"]
     weights = [replace(each, resource=f"{each.resource.partition('/')[0]}/checkpoints/a/weights") for each in readings]
     assert not any(allowed(weights)), "the runbook reads the records of runs, and no checkpoints"
-    targets = [each["Targets"][0] for (of, _), each in deployed.of_type("AWS::Events::Rule").items() if of == stack]
+    rules = [each for (of, _), each in deployed.of_type("AWS::Events::Rule").items() if of == stack]
+    targets = [target for each in rules for target in each["Targets"]]
+    queued = [each["Arn"] for each in targets if each["Id"] == "queue"]
     starts = [each for each in targets if f"/{document['Name']}:" in each["Arn"]]
-    assert len(starts) == len(document["Content"]["mainSteps"][0]["inputs"]["InputPayload"]["kinds"])
+    payload = document["Content"]["mainSteps"][0]["inputs"]["InputPayload"]
+    assert len(starts) == len(queued) == len(payload["kinds"])
+    assert set(queued) == {each.resource for each in questions if each.action.startswith("sqs:")}
+    (policy,) = [each for (of, _), each in deployed.of_type("AWS::SQS::QueuePolicy").items() if of == stack]
+    (lets_in,) = [each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
+    senders = lets_in["Condition"]["ArnEquals"]["aws:SourceArn"]
+    assert len(senders) == len(queued) and all(":rule/" in each for each in senders)
+    assert lets_in["Principal"] == {"Service": "events.amazonaws.com"}
     for target in starts:
+        assert json.loads(target["Input"]).keys() == document["Content"]["parameters"].keys()
         starter = target["RoleArn"].rpartition("/")[2]
         asked = {
             ("ssm:StartAutomationExecution", target["Arn"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
+from trainway.monitoring.events import events_queue
 from trainway.spec.derived.capacity_times import failed_calls_queue
 from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import Catalogue
@@ -12,6 +13,8 @@ from trainway.spec.facts.xids import load_xids
 from trainway.spec.platform import Platform
 
 EXPORT_BEHIND_SECONDS = 3600
+# Three tries of the runbook that tells of events.
+UNTOLD_SECONDS = 900
 # A GPU that runs kernels has a higher utilization, whatever it waits for: kernels of NCCL spin while they wait.
 BUSY_PERCENT = 50
 IDLE_PERCENT = 5
@@ -74,6 +77,15 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
         5,
         f"A schedule could not set the nodes of a Capacity Block. The call is in the queue "
         f"{failed_calls_queue(platform.name)}: set the nodes by hand.",
+    )
+    queue = events_queue(platform.name)
+    yield Alarm(
+        "EventsNotTold",
+        "warning",
+        (Threshold("ApproximateAgeOfOldestMessage", "Maximum", ">", UNTOLD_SECONDS, {"QueueName": queue}),),
+        5,
+        f"An event of AWS that people should have been told of has been in the queue {queue} for "
+        f"{UNTOLD_SECONDS // 60} minutes.",
     )
     yield from _nodes()
     yield from _gpus()

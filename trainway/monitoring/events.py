@@ -27,20 +27,26 @@ RESUMES = (
 class EventKind:
     """A kind of event.
 
-    `pattern` is that of EventBridge. It requires each of the `paths`, by which the values of the event are named in the
-    words. `next` depends on a value if it is a dictionary `{"by": NAME, "words": {VALUE: …, "": …}}`. `node` names the
-    value that is the ID of an instance, so that its runs are looked up. With `tagged`, an event counts only if what the
-    value names has the tag of the platform's EKS cluster.
+    `pattern` is that of EventBridge. `paths` has the values of the event that the words name, each of which an event
+    can lack or have null. `happened` and `next` depend on a value if they are dictionaries `{"by": NAME, "words":
+    {VALUE: …, "*": …, "": …}}`, with "*" for any other value, and "" for none and for all that are left. `node` names
+    the value that is the ID of an instance, so that its runs are looked up. With `tagged`, an event counts only if what
+    the value names has the tag of the platform's EKS cluster.
     """
 
     name: str
     pattern: Mapping[str, Any]
     paths: Mapping[str, str]
-    happened: str
+    happened: str | Mapping[str, Any]
     next: str | Mapping[str, Any]
     node: str = ""
     tagged: tuple[Literal["instance", "group"], str] | None = None
     source: str = ""
+
+
+def events_queue(platform: str) -> str:
+    """Return the name of the queue of the events that people of a platform are told of."""
+    return f"{platform}-events"
 
 
 def event_kinds(platform: Platform) -> tuple[EventKind, ...]:
@@ -59,7 +65,6 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
 
     HyperPod emits the ones of the type Cluster Event for clusters with continuous provisioning.
     """
-    there = [{"exists": True}]
     recovers = platform.hyperpod_or_default.node_recovery
     by_hand = "Nothing. Replace it: `aws sagemaker batch-replace-cluster-nodes`."
     yield EventKind(
@@ -69,12 +74,8 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
             "detail-type": ["SageMaker HyperPod Cluster Node Health Event"],
             "detail": {
                 "ClusterName": [platform.name],
-                "InstanceId": there,
-                "HealthSummary": {
-                    "HealthStatus": [{"anything-but": ["Healthy"]}],
-                    "HealthStatusReason": there,
-                    "RepairAction": there,
-                },
+                "InstanceId": [{"prefix": "i-"}],
+                "HealthSummary": {"HealthStatus": [{"anything-but": ["Healthy"]}]},
             },
         },
         {
@@ -95,33 +96,35 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
         node="Node",
         source="https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html",
     )
-    error = {
-        "source": ["aws.sagemaker"],
-        "detail-type": ["SageMaker HyperPod Cluster Event"],
-    }
-    told = {"ClusterName": [platform.name], "EventLevel": ["Error"], "Description": there}
-    reference = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html"
     yield EventKind(
-        "InstanceFailed",
-        {**error, "detail": {"EventDetails": {**told, "InstanceId": there, "InstanceGroupName": there}}},
+        "ClusterFailed",
+        {
+            "source": ["aws.sagemaker"],
+            "detail-type": ["SageMaker HyperPod Cluster Event"],
+            "detail": {"EventDetails": {"ClusterName": [platform.name], "EventLevel": ["Error"]}},
+        },
         {
             "Node": "$.detail.EventDetails.InstanceId",
             "Group": "$.detail.EventDetails.InstanceGroupName",
             "Reason": "$.detail.EventDetails.Description",
         },
-        "Node {Node} of group {Group} failed: {Reason}",
-        "HyperPod tries again. If the reason is capacity, it tries until there is some: use another zone, type, or "
-        "kind of capacity. `aws sagemaker list-cluster-events` has the details.",
+        {
+            "by": "Node",
+            "words": {
+                "": "The HyperPod cluster reports an error: {Reason}",
+                "*": "Node {Node} of group {Group} failed: {Reason}",
+            },
+        },
+        {
+            "by": "Node",
+            "words": {
+                "": "`aws sagemaker list-cluster-events` has the details. Nodes that run continue.",
+                "*": "HyperPod tries again. If the reason is capacity, it tries until there is some: use another zone, "
+                "type, or kind of capacity. `aws sagemaker list-cluster-events` has the details.",
+            },
+        },
         node="Node",
-        source=reference,
-    )
-    yield EventKind(
-        "ClusterFailed",
-        {**error, "detail": {"EventDetails": {**told, "InstanceId": [{"exists": False}]}}},
-        {"Reason": "$.detail.EventDetails.Description"},
-        "The HyperPod cluster reports an error: {Reason}",
-        "`aws sagemaker list-cluster-events` has the details. Nodes that run continue.",
-        source=reference,
+        source="https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html",
     )
     yield EventKind(
         "ClusterState",
@@ -139,13 +142,12 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
 
 def _eks(platform: Platform) -> Iterator[EventKind]:
     """Yield the events of the Auto Scaling groups of managed node groups, because EKS itself emits none."""
-    there = [{"exists": True}]
     yield EventKind(
         "LaunchFailed",
         {
             "source": ["aws.autoscaling"],
             "detail-type": ["EC2 Instance Launch Unsuccessful"],
-            "detail": {"AutoScalingGroupName": [{"prefix": "eks-"}], "StatusMessage": there},
+            "detail": {"AutoScalingGroupName": [{"prefix": "eks-"}]},
         },
         {"Group": "$.detail.AutoScalingGroupName", "Reason": "$.detail.StatusMessage"},
         "A node of {Group} could not be launched: {Reason}",
@@ -160,7 +162,7 @@ def _eks(platform: Platform) -> Iterator[EventKind]:
             {
                 "source": ["aws.ec2"],
                 "detail-type": ["EC2 Spot Instance Interruption Warning"],
-                "detail": {"instance-id": there},
+                "detail": {"instance-id": [{"prefix": "i-"}]},
             },
             {"Node": "$.detail.instance-id"},
             "EC2 takes the Spot instance {Node} back in two minutes.",
@@ -219,7 +221,6 @@ def _health() -> EventKind:
             "detail": {
                 "service": ["EC2", "EKS", "FSX", "SAGEMAKER"],
                 "eventTypeCategory": ["issue", "scheduledChange"],
-                "eventTypeCode": [{"exists": True}],
                 "statusCode": ["open", "upcoming"],
             },
         },

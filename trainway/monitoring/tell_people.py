@@ -26,11 +26,12 @@ def filled(words: str, values: dict[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1]) or "(unknown)", words)
 
 
-def next_of(words: Any, values: dict[str, str]) -> str:
-    """Return what happens next. Words that depend on a value of the event are a dictionary, with "" for any other."""
-    if isinstance(words, str):
-        return words
-    return str(words["words"].get(values.get(words["by"], ""), words["words"][""]))
+def words_of(words: Any, values: dict[str, str]) -> str:
+    """Return the words for an event, with its values in them. Words that depend on a value are a dictionary."""
+    if not isinstance(words, str):
+        value, choices = values.get(words["by"], ""), words["words"]
+        words = choices.get(value) or (choices.get("*") if value else None) or choices[""]
+    return filled(words, values)
 
 
 def cluster_of(client: Callable[[str], Any], kind: str, name: str) -> str:
@@ -80,15 +81,15 @@ def lines_of(found: dict[str, Any]) -> list[str]:
 def message_of(events: Any, runs: list[dict[str, Any]], problem: str = "") -> tuple[str, str]:
     """Return the subject and the text of a message."""
     values = {name: value for name, value in events["values"].items() if value}
-    happened = filled(events["happened"], values)
+    happened = words_of(events["happened"], values)
     lines = [happened]
     for each in runs:
         lines += ["", *lines_of(each)]
     if problem:
         lines += ["", f"The runs on the node could not be looked up: {problem}"]
-    elif events["node"] and not runs:
+    elif events["node"] in values and not runs:
         lines += ["", "No run of the training job has recorded that it is on this node."]
-    lines += ["", f"What happens next: {filled(next_of(events['next'], values), values)}"]
+    lines += ["", f"What happens next: {words_of(events['next'], values)}"]
     subject = f"Trainway {events['platform']}: {happened}".splitlines()[0]
     subject = subject.encode("ascii", "replace").decode()
     if len(subject) > SUBJECT_CHARACTERS:
@@ -111,34 +112,74 @@ def notification_of(kind: str, subject: str, text: str) -> str:
     return json.dumps({"version": "1.0", "source": "custom", "content": content, "metadata": {"eventType": kind}})
 
 
-def handler(events: Any, _context: Any) -> dict[str, Any]:
-    """Publish the message of an event.
+def values_of(event: Any, paths: dict[str, str]) -> dict[str, str]:
+    """Return the values of an event at paths such as `$.detail.InstanceId`, without those that it lacks or has null."""
+    found = {}
+    for name, path in paths.items():
+        value = event
+        for part in path.split(".")[1:]:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            found[name] = str(value)
+    return found
 
-    `events` has `platform`, `topic`, `bucket`, and `prefixes` of the records of runs, the `kind` and the `values` of
-    the event, and by its kind `happened` and `next` in words, and the name of the value that is a `node`. With
-    `tagged`, the name of the value that is an instance or an Auto Scaling group, an event of another cluster is
-    nobody's. Returns the message, or nothing.
+
+def waiting(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages in a queue, each once. EventBridge may send the first one only after it has started this."""
+    seen, seconds = set(), 20
+    while True:
+        found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=seconds)
+        new = [each for each in found.get("Messages", []) if each["MessageId"] not in seen]
+        if not new:
+            return
+        seen |= {each["MessageId"] for each in new}
+        seconds = 0
+        yield from new
+
+
+def tell(client: Callable[[str], Any], settings: Any, sent: dict[str, Any]) -> None:
+    """Publish the message of an event, unless it is one of another cluster. `sent` has the event and its `kind`."""
+    kind = settings["kinds"][sent["kind"]]
+    values = values_of(sent["event"], kind["paths"])
+    if kind["tagged"]:
+        what, name = kind["tagged"]
+        if name not in values or cluster_of(client, what, values[name]) != settings["platform"]:
+            return
+    runs, problem = [], ""
+    if kind["node"] in values:
+        try:
+            runs = list(runs_on(client, settings["bucket"], settings["prefixes"], values[kind["node"]]))
+        except Exception as error:  # the event must be told without the runs, too
+            problem = str(error)
+    subject, text = message_of({"platform": settings["platform"], **kind, "values": values}, runs, problem)
+    client("sns").publish(
+        TopicArn=settings["topic"],
+        Subject=subject,
+        MessageStructure="json",
+        Message=json.dumps({"default": text, "https": notification_of(sent["kind"], subject, text)}),
+    )
+
+
+def handler(events: Any, _context: Any) -> dict[str, Any]:
+    """Tell people of the events in the queue. An event that cannot be told stays there, and an alarm reports it.
+
+    `events` has `platform`, `topic`, `queue`, `bucket`, and `prefixes` of the records of runs, and for each of the
+    `kinds` of events `happened` and `next` in words, the `paths` of the values in them, and the name of the value that
+    is a `node`. With `tagged`, the name of the value that is an instance or an Auto Scaling group, an event of another
+    cluster is nobody's. Returns the number of events.
     """
     import boto3
 
     client: Any = boto3.client
-    events = {**events, **events["kinds"][events["kind"]]}
-    values = events["values"]
-    if events["tagged"]:
-        kind, name = events["tagged"]
-        if cluster_of(client, kind, values[name]) != events["platform"]:
-            return {}
-    runs, problem = [], ""
-    if events["node"]:
+    sqs, told, failures = client("sqs"), 0, []
+    for message in waiting(sqs, events["queue"]):
         try:
-            runs = list(runs_on(client, events["bucket"], events["prefixes"], values[events["node"]]))
-        except Exception as error:  # the event must be told without the runs, too
-            problem = str(error)
-    subject, text = message_of(events, runs, problem)
-    client("sns").publish(
-        TopicArn=events["topic"],
-        Subject=subject,
-        MessageStructure="json",
-        Message=json.dumps({"default": text, "https": notification_of(events["kind"], subject, text)}),
-    )
-    return {"subject": subject, "text": text}
+            tell(client, events, json.loads(message["Body"]))
+        except Exception as error:  # the other events must be told, too
+            failures.append(f"{type(error).__name__}: {error}")
+            continue
+        sqs.delete_message(QueueUrl=events["queue"], ReceiptHandle=message["ReceiptHandle"])
+        told += 1
+    if failures:
+        raise RuntimeError(f"{len(failures)} events stay in the queue: {failures[0]}")
+    return {"told": told}

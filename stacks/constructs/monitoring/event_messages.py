@@ -1,33 +1,44 @@
-"""Messages about events of AWS: a rule for each kind, and the runbook that makes the words."""
+"""Messages about events of AWS: a rule for each kind, a queue, and the runbook that makes the words."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
-from trainway.monitoring.events import EventKind
+from trainway.monitoring.events import EventKind, events_queue
 from trainway.spec.derived.team_data import RECORDS
 from trainway.spec.platform import Platform
 
 # The newest of https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-action-executeScript.html
 RUNTIME = "python3.11"
 KIND = "EventKind"
+# The event as a whole, in a template of EventBridge.
+# https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html (read 2026-11-30)
+EVENT = "<aws.events.event.json>"
+SECONDS = 120
 
 
 class EventMessages(Construct):
-    """Rules that start a runbook, which looks up the runs on a node and publishes to the topic of the alarms.
+    """Rules that send events to a queue, and start a runbook, which tells of all events in the queue.
 
-    A rule could publish by itself, and could not look up a run. A quote in a text of AWS would also break its template.
+    The runbook looks up the runs on a node, and publishes to the topic of the alarms. A rule could publish by itself,
+    and could not look up a run. A runbook has no parameter for the event itself: a value has at most 512 characters,
+    and must be neither null nor empty. What was not told stays in the queue, which has an alarm.
+    https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_StartAutomationExecution.html (read 2026-11-30)
     """
 
     def __init__(
@@ -42,11 +53,23 @@ class EventMessages(Construct):
     ) -> None:
         super().__init__(scope, id)
         prefixes = [f"runs/{RECORDS}/", *(f"runs/{team.name}/{RECORDS}/" for team in platform.teams)]
+        name = events_queue(platform.name)
+        queue = sqs.Queue(
+            self,
+            "Queue",
+            queue_name=name,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
+            # An event that cannot be told is tried again with a later one.
+            visibility_timeout=cdk.Duration.seconds(2 * SECONDS),
+        )
+        acknowledge(queue, "It keeps what could not be told, and has an alarm.", "AwsSolutions-SQS3")
         role = iam.Role(self, "Role", assumed_by=service("ssm"))
-        grant(role, *_permissions(kinds, bucket, prefixes, alerts))
-        name = f"{platform.name}-events"
+        grant(role, *_permissions(kinds, bucket, prefixes, alerts, queue))
         payload = {
             "platform": platform.name,
+            "queue": queue.queue_url,
             "topic": alerts.topic.topic_arn,
             "bucket": bucket.bucket_name,
             "prefixes": prefixes,
@@ -59,7 +82,7 @@ class EventMessages(Construct):
             document_type="Automation",
             document_format="JSON",
             update_method="NewVersion",
-            content=_content(platform, kinds, role, payload),
+            content=_content(platform, role, payload),
         )
         runbook_arn = regional_arn("ssm", f"automation-definition/{name}:$DEFAULT")
         starter = iam.Role(self, "StarterRole", assumed_by=service("events"))
@@ -74,8 +97,8 @@ class EventMessages(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
             ),
         )
+        rules = []
         for kind in kinds:
-            values = "".join(f', "{each}": [<{each}>]' for each in kind.paths)
             rule = events.CfnRule(
                 self,
                 kind.name,
@@ -83,24 +106,38 @@ class EventMessages(Construct):
                 event_pattern=dict(kind.pattern),
                 targets=[
                     events.CfnRule.TargetProperty(
+                        id="queue",
+                        arn=queue.queue_arn,
+                        input_transformer=events.CfnRule.InputTransformerProperty(
+                            input_template=f'{{"kind": "{kind.name}", "event": {EVENT}}}'
+                        ),
+                    ),
+                    events.CfnRule.TargetProperty(
                         id="runbook",
                         arn=runbook_arn,
                         role_arn=starter.role_arn,
-                        input_transformer=events.CfnRule.InputTransformerProperty(
-                            input_paths_map=dict(kind.paths),
-                            input_template=f'{{"{KIND}": ["{kind.name}"]{values}}}',
-                        ),
-                    )
+                        input=json.dumps({KIND: [kind.name]}),
+                    ),
                 ],
             )
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
+            rules.append(rule)
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": [each.attr_arn for each in rules]}},
+            )
+        )
 
 
 def _permissions(
-    kinds: Sequence[EventKind], bucket: s3.IBucket, prefixes: Sequence[str], alerts: Alerts
+    kinds: Sequence[EventKind], bucket: s3.IBucket, prefixes: Sequence[str], alerts: Alerts, queue: sqs.IQueue
 ) -> list[Permission]:
     found = [
+        Permission(("sqs:DeleteMessage", "sqs:ReceiveMessage"), (queue.queue_arn,)),
         Permission(("sns:Publish",), (alerts.topic.topic_arn,)),
         Permission(("kms:Decrypt", "kms:GenerateDataKey"), (alerts.key.key_arn,)),
     ]
@@ -123,35 +160,30 @@ def _permissions(
 def _words(kind: EventKind) -> dict[str, Any]:
     return {
         "happened": kind.happened,
-        "next": kind.next if isinstance(kind.next, str) else dict(kind.next),
+        "next": kind.next,
         "node": kind.node,
+        "paths": dict(kind.paths),
         "tagged": list(kind.tagged or ()),
     }
 
 
-def _content(platform: Platform, kinds: Sequence[EventKind], role: iam.Role, payload: dict[str, Any]) -> dict[str, Any]:
-    values = {name: path for each in kinds for name, path in each.paths.items()}
-    told = {name: {"type": "String", "description": f"{name} of the event", "default": ""} for name in sorted(values)}
+def _content(platform: Platform, role: iam.Role, payload: dict[str, Any]) -> dict[str, Any]:
     return {
         "schemaVersion": "0.3",
         "description": f"Tells people of the platform {platform.name} of events.",
         "assumeRole": role.role_arn,
-        "parameters": {KIND: {"type": "String", "description": "Kind of the event"}, **told},
+        "parameters": {KIND: {"type": "String", "description": "Kind of the event that started it"}},
         "mainSteps": [
             {
                 "name": "tell",
                 "action": "aws:executeScript",
-                "timeoutSeconds": 120,
+                "timeoutSeconds": SECONDS,
                 "maxAttempts": 3,
                 "inputs": {
                     "Runtime": RUNTIME,
                     "Handler": "handler",
                     "Script": files("trainway.monitoring").joinpath("tell_people.py").read_text("utf-8"),
-                    "InputPayload": {
-                        **payload,
-                        "kind": f"{{{{ {KIND} }}}}",
-                        "values": {name: f"{{{{ {name} }}}}" for name in sorted(values)},
-                    },
+                    "InputPayload": payload,
                 },
             }
         ],

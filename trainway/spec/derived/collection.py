@@ -65,6 +65,7 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
     runs = {
         "lustre": platform.storage.lustre is not None,
         "capacity_schedules": is_eks and any(map(capacity_times, platform.node_groups)),
+        "events": True,
         "node": on_nodes,
         "efa": on_nodes and has_efa,
         "dcgm": on_nodes and any(each.accelerator and each.accelerator.vendor == "nvidia" for each in instances),
