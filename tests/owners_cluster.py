@@ -30,6 +30,10 @@ def make_cluster(client: Any, there: Ids, *, mode: str = "API_AND_CONFIG_MAP", p
         accessConfig={"authenticationMode": mode},
         tags={"owner": "another-team"},
     )
+    # As of a cluster that is older than EKS's rule to itself.
+    group = client("eks").describe_cluster(name=NAME)["cluster"]["resourcesVpcConfig"]["clusterSecurityGroupId"]
+    itself = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
+    client("ec2").revoke_security_group_egress(GroupId=group, IpPermissions=itself)
     client("eks").create_nodegroup(
         clusterName=NAME,
         nodegroupName="theirs",
