@@ -9,7 +9,7 @@ import pytest
 from trainway.diff.answers import with_answers
 from trainway.diff.change_sets import Answered
 from trainway.diff.compare import Action, ResourceDiff, compare
-from trainway.diff.costs import minutes_of
+from trainway.diff.costs import cost_of, minutes_of
 from trainway.diff.create_only import Verdict, create_only_table
 from trainway.diff.instance_groups import KIND as INSTANCE_GROUP_KIND
 from trainway.diff.protected import instead_of, is_protected, remedies
@@ -158,6 +158,28 @@ def test_instance_groups_are_compared_by_name_and_protected_like_node_groups() -
     }
     refused = [name for name, each in found.items() if is_protected(each, (), {})]
     assert refused == ["Cluster/a", "Cluster/b"], "no node runs in c"
+
+
+@pytest.mark.parametrize(
+    ("change", "action", "cost"),
+    [
+        ({"InstanceCount": 3}, Action.CHANGED, "1 node more"),
+        ({"LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-a/b"}}, Action.CHANGED, ""),
+        ({"ThreadsPerCore": 1}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
+        ({"OverrideVpcConfig": {"Subnets": ["subnet-1"]}}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
+        (
+            {"InstanceStorageConfigs": [{"EbsVolumeConfig": {"VolumeSizeInGB": 1000}}]},
+            Action.CHANGED,
+            "AWS does not say what an update of InstanceStorageConfigs does: "
+            "it may be refused, or change new nodes only",
+        ),
+    ],
+)
+def test_an_instance_group_is_updated_as_the_pages_of_hyperpod_say(
+    change: dict[str, Any], action: Action, cost: str
+) -> None:
+    (found,) = compare({"s": hyperpod(of_type("a", 2))}, {"s": hyperpod(of_type("a", 2) | change)})
+    assert (found.action, cost_of(found)) == (action, cost)
 
 
 def answer(replacement: str, **detail: Any) -> dict[str, Answered]:

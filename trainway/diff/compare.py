@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from trainway.diff.create_only import Verdict, verdict_on
-from trainway.diff.instance_groups import INSTANCE_GROUP, with_instance_groups
+from trainway.diff.instance_groups import KIND, verdict_on_group, with_instance_groups
 from trainway.diff.tokens import Id, StackTemplate, references, resolved_templates
 
 # Attributes that change although their resource stays. Others, for example an ARN, belong to its identity.
@@ -147,8 +147,8 @@ def _edits(
 
 def _verdict(wanted: Mapping[str, Any], path: tuple[str, ...]) -> Verdict:
     kind = wanted["Type"]
-    if kind == "instance group":
-        return INSTANCE_GROUP.get(path[0], Verdict.UPDATE)
+    if kind == KIND:
+        return verdict_on_group(path[0])
     verdict = verdict_on(kind, path)
     return Verdict.UPDATE if verdict is Verdict.CONDITIONAL and gets_versions(wanted) else verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trainway.diff.compare import Action, ResourceDiff
-from trainway.diff.instance_groups import KIND
+from trainway.diff.instance_groups import KIND, UPDATED
 from trainway.spec.derived import creation
 from trainway.spec.derived.file_system_price import monthly_price
 
@@ -85,6 +85,10 @@ def cost_of(each: ResourceDiff) -> str:
     if each.action is not Action.CHANGED:
         return ""
     parts = []
+    if each.kind == KIND and (untold := sorted({edit.path[0] for edit in each.edits} - UPDATED)):
+        parts.append(
+            f"AWS does not say what an update of {', '.join(untold)} does: it may be refused, or change new nodes only"
+        )
     if is_rolled(each) and before:
         whose = "its node is" if before == 1 else f"its {before} nodes are"
         causes = ", ".join(sorted({edit.path[0] for edit in each.edits} & set(ROLLING)))

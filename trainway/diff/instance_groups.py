@@ -15,8 +15,30 @@ KIND: Final = "instance group"
 CLUSTER: Final = "AWS::SageMaker::Cluster"
 GROUPS: Final = "InstanceGroups"
 _NAME: Final = "InstanceGroupName"
-# What an update does with the nodes of a group whose instance type or network changes is not documented.
-INSTANCE_GROUP: Final = {"InstanceType": Verdict.UNKNOWN, "OverrideVpcConfig": Verdict.UNKNOWN}
+# AWS's page of the update says of these that they stay as they were created, and of the type also that it can change.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-cli-command-update-cluster.html
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html (both read 2026-11-30)
+STAYS: Final = frozenset({"ExecutionRole", "InstanceType", "OverrideVpcConfig", "ThreadsPerCore"})
+# These are updated, by the same page and the API's descriptions of a group. Of the rest, no page says what happens.
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html (read 2026-11-30)
+UPDATED: Final = frozenset(
+    {
+        "AutoPatchConfig",
+        "ImageReleaseVersion",
+        "InstanceCount",
+        "InstanceRequirements",
+        "KubernetesConfig",
+        "LifeCycleConfig",
+        "MinInstanceCount",
+        "OnStartDeepHealthChecks",
+        "ScheduledUpdateConfig",
+    }
+)
+
+
+def verdict_on_group(name: str) -> Verdict:
+    """Return the verdict on a change of a group's property."""
+    return Verdict.UNKNOWN if name in STAYS else Verdict.UPDATE
 
 
 def with_instance_groups(resources: Mapping[Id, dict[str, Any]]) -> dict[Id, dict[str, Any]]:
