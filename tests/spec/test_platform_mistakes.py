@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_mistake_is_explained(mistake: str, tmp_path: Path) -> None:
     for part in case["says"]:
         assert part in message
     assert str(tmp_path / "platform.yaml") in message
+
+
+def test_capacity_that_is_over_is_told_from_the_next_day_on(tmp_path: Path) -> None:
+    times = "start: '2026-01-01T11:30Z', end: '2026-01-08T11:30Z'"
+    block = f"count: 16, capacity: {{capacity_block: cr-0123456789abcdef0, {times}}}"
+    file = write(tmp_path, GOOD.replace("count: 4, max_count: 16", block))
+    assert load_platform(file, today=date(2026, 1, 8)).name == "atlas"
+    with pytest.raises(SpecError, match=r"node_groups\[0\].capacity.end") as caught:
+        load_platform(file, today=date(2026, 1, 9))
+    assert "the capacity ended at 2026-01-08T11:30Z" in str(caught.value)
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ GOOD: dict[str, Any] = CASES["good"]
 BY_RULE = {
     "budgets-are-in-the-region": "a budget where CloudFormation has none",
     "collectors-are-in-the-region": "collected metrics where AWS has no collector",
+    "copies-are-in-regions-that-exist": "a copy of the image in a Region that AWS does not have",
     "eks-takes-the-zones": "a zone that EKS refuses",
     "fsx-has-such-file-systems-there": "Lustre with EFA where there is none",
     "hyperpod-is-in-the-region": "HyperPod where there is none",

@@ -10,6 +10,7 @@ from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, TrainingJobs
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_repository
+from trainway.spec.partition import partition_of
 from trainway.spec.platform import Platform
 
 # Values of the right form that a reader takes for no real ones.
@@ -44,7 +45,7 @@ def described_image(hand_off: HandOff, image: str) -> str:
 
 def _cluster_arn(platform: Platform) -> str:
     """Return the ARN of the cluster. HyperPod chooses the ID in that of its cluster."""
-    before = f"arn:{_partition(platform.region)}"
+    before = f"arn:{partition_of(platform.region)}"
     if platform.orchestrator.is_hyperpod:
         return f"{before}:sagemaker:{platform.region}:{_ACCOUNT}:cluster/{'0' * 12}"
     if adopted := platform.adopted_cluster:
@@ -82,7 +83,7 @@ def _file_system(platform: Platform) -> DeployedFileSystem | None:
 
 
 def _training_jobs(platform: Platform) -> TrainingJobs:
-    role = f"arn:{_partition(platform.region)}:iam::{_ACCOUNT}:role/{platform.name}-training-jobs"
+    role = f"arn:{partition_of(platform.region)}:iam::{_ACCOUNT}:role/{platform.name}-training-jobs"
     return TrainingJobs(
         role_arn=role,
         team_role_arns={team: f"{role}-{team}" for team in team_prefixes(platform)},
@@ -91,13 +92,5 @@ def _training_jobs(platform: Platform) -> TrainingJobs:
     )
 
 
-def _partition(region: str) -> str:
-    """Return the partition of a Region, as it stands in ARNs.
-
-    https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html (read 2026-11-29)
-    """
-    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rpartition("-")[0].rpartition("-")[0], "aws")
-
-
 def _suffix(region: str) -> str:
-    return "amazonaws.com.cn" if _partition(region) == "aws-cn" else "amazonaws.com"
+    return "amazonaws.com.cn" if partition_of(region) == "aws-cn" else "amazonaws.com"

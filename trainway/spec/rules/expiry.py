@@ -10,6 +10,7 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.kubernetes_version import version_key
 from trainway.spec.rules.rule import path_of_image
+from trainway.spec.sections.capacity import TimedCapacity, minute
 
 REFRESH: KeyPath = ("image", "refresh")
 
@@ -37,6 +38,16 @@ def expired(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str
     ]
     remedy = f"write one of {', '.join(newer)}, in quotes" if newer else "use a newer release of Trainway"
     yield version_key(platform), reason, "upgrade the cluster, and adopt it again" if adopted else remedy
+
+
+def over(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield (key path, reason, remedy) for capacity that ended before `today`, a day in UTC."""
+    for index, group in enumerate(platform.node_groups):
+        capacity = group.capacity
+        if isinstance(capacity, TimedCapacity) and capacity.end and capacity.end.date() < today:
+            reason = f"the capacity ended at {minute(capacity.end)}, and no node can start with it"
+            remedy = "write the capacity that follows it, or remove the group"
+            yield ("node_groups", index, "capacity", "end"), reason, remedy
 
 
 def from_the_future(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:

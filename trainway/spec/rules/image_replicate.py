@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.partition import partition_of
 from trainway.spec.platform import Platform
 from trainway.spec.rules.rule import Breach, image_rule
 
@@ -24,7 +25,7 @@ def copies_are_elsewhere(platform: Platform, _catalogue: Catalogue) -> Iterator[
 def copies_are_in_the_partition(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Credentials of a partition, such as China's, are unknown in the others."""
     for index, region in enumerate(platform.image.replicate.regions if platform.image.replicate else ()):
-        if _partition(region) != _partition(platform.region):
+        if partition_of(region) != partition_of(platform.region):
             reason = f"roles of {platform.region} have no rights there"
             remedy = "copy the image by hand with `trainway image promote --from`, from a platform there"
             yield ("image", "replicate", "regions", index), reason, remedy
@@ -40,8 +41,3 @@ def a_closed_network_reaches_no_other_region(platform: Platform, _catalogue: Cat
             reason = f"builds of a closed network do not reach the registry in {region}"
             remedy = "remove it, and copy the image from outside with `trainway image promote --from`"
             yield ("image", "replicate", "regions", index), reason, remedy
-
-
-def _partition(region: str) -> str:
-    first = "-".join(region.split("-")[:2])
-    return first if first.startswith(("cn-", "us-gov", "us-iso", "eusc")) else "aws"

@@ -14,7 +14,7 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
-from trainway.spec.rules.rule import Breach, instance_types, published_rule
+from trainway.spec.rules.rule import Breach, instance_types, path_of_image, published_rule
 from trainway.spec.sections.capacity import capacity_kind
 
 # Of a longer list, a remedy names so many.
@@ -39,6 +39,19 @@ def the_region_exists(platform: Platform, _catalogue: Catalogue) -> Iterator[Bre
     if platform.region not in regions:
         near = difflib.get_close_matches(platform.region, list(regions), n=3) or sorted(regions)
         yield ("region",), "AWS has no Region of this name", f"write {_one_of(near)}"
+
+
+@published_rule
+def copies_are_in_regions_that_exist(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Every Region in `image.replicate.regions` is one that AWS has."""
+    regions = load_offerings().zones
+    for name in platform.image_names:
+        replicate = platform.of_image(name).image.replicate
+        for index, region in enumerate(replicate.regions if replicate else ()):
+            if region not in regions:
+                near = difflib.get_close_matches(region, list(regions), n=3) or sorted(regions)
+                key = path_of_image(name, ("image", "replicate", "regions", index))
+                yield key, "AWS has no Region of this name", f"write {_one_of(near)}"
 
 
 @published_rule

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.rules.rule import Breach, rule
-from trainway.spec.sections.capacity import CapacityBlock, Reservation, TrainingPlan
+from trainway.spec.sections.capacity import CapacityBlock, Reservation, TrainingPlan, minute
 from trainway.spec.sections.node_group import NodeGroup
 
 
@@ -30,6 +31,44 @@ def a_reservation_is_of_one_type_in_one_zone(platform: Platform, _catalogue: Cat
             if ours != theirs:
                 reason = f"{identifier} is the capacity of group {other.name}, too, whose {key} is {theirs}"
                 yield ("node_groups", index, key), reason, f"write {theirs}, or the reservation of this group"
+
+
+@rule
+def a_capacity_block_has_one_start_one_end_and_instances_for_all_its_groups(
+    platform: Platform, _catalogue: Catalogue
+) -> Iterator[Breach]:
+    """Groups that share a Capacity Block name the same times, and have no more instances than a block can have."""
+    shared = dict[str, list[tuple[int, NodeGroup, CapacityBlock]]]()
+    for index, group in enumerate(platform.node_groups):
+        if isinstance(group.capacity, CapacityBlock):
+            shared.setdefault(group.capacity.capacity_block, []).append((index, group, group.capacity))
+    most = service_facts().capacity_blocks.most_instances
+    for identifier, (first, *others) in shared.items():
+        _, group, block = first
+        instances = group.largest
+        for index, other, others_block in others:
+            for key, ours, theirs in (
+                ("start", others_block.start, block.start),
+                ("end", others_block.end, block.end),
+            ):
+                if ours and theirs and ours != theirs:
+                    reason = (
+                        f"{identifier} is the block of group {group.name}, too, where its {key} is {minute(theirs)}"
+                    )
+                    yield (
+                        ("node_groups", index, "capacity", key),
+                        reason,
+                        f"write {minute(theirs)} in both, or in neither",
+                    )
+            instances += other.largest
+            if instances > most >= other.largest and group.largest <= most:
+                reason = f"with it, the groups of {identifier} have {instances} instances, and a block at most {most}"
+                yield (
+                    ("node_groups", index, "count"),
+                    reason,
+                    "write what the block has, or another block for this group",
+                )
+                break
 
 
 @rule

@@ -37,7 +37,8 @@ ZoneId = Annotated[
 S3Uri = Annotated[
     str,
     Matches(
-        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?",
+        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html (read 2026-11-30)
+        r"s3://(?=[a-z0-9.-]{3,63}(/|$))(?!\d+(\.\d+){3}(/|$))[a-z0-9-]+(\.[a-z0-9-]+)*(/.*)?",
         "it is not an S3 location",
         "write it as in s3://bucket/prefix/",
     ),
@@ -123,7 +124,8 @@ KmsKey = Annotated[
     ),
 ]
 
-SECRET_ARN = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+-[A-Za-z0-9]{6}"
+# https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (Name, read 2026-11-30)
+SECRET_ARN = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}"
 Secret = Annotated[
     str,
     Matches(
@@ -157,6 +159,9 @@ Principal = Annotated[
 ]
 
 
+# A colon and a TCP port.
+PORT = r":([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+
 # What Debian's and Ubuntu's useradd and adduser take without being forced, of which the image's Linux is one; Slurm
 # keeps names in lower case: https://manpages.debian.org/bookworm/passwd/useradd.8.en.html, CAVEATS (read 2026-11-21)
 Login = Annotated[
@@ -172,6 +177,9 @@ Login = Annotated[
 Email = Annotated[
     str,
     Matches(
-        r"[^@\s]+@[^@\s]+\.[^@\s]+", "it is not an e-mail address", "write one address, as in ml-oncall@example.com"
+        # Printable ASCII: characters that change the direction of a text would show another address.
+        r"[!-?A-~]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+",
+        "it is not an e-mail address",
+        "write one address, as in ml-oncall@example.com",
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.sections.fields import Email
+from trainway.spec.sections.fields import PORT, Email
 from trainway.spec.values import Matches, Section
 
 # https://docs.aws.amazon.com/chatbot/latest/APIReference/API_SlackChannelConfiguration.html (read 2026-11-27)
@@ -38,7 +38,7 @@ MlflowArn = Annotated[
 MessageUrl = Annotated[
     str,
     Matches(
-        r"https://[A-Za-z0-9.-]+(:\d{1,5})?(/[^\s@]*)?",
+        rf"https://[A-Za-z0-9.-]+({PORT})?(/[!-?A-~]*)?",
         "it is not an https:// address without a login, which everybody who sees the template would see",
         "write it as in https://events.example.com/trainway; SNS signs each message",
     ),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.sections.fields import Secret
+from trainway.spec.sections.fields import PORT, Secret
 from trainway.spec.values import Matches, Section
 
 DistinguishedName = Annotated[
@@ -37,7 +37,7 @@ class Directory(Section):
     uri: Annotated[
         str,
         Matches(
-            r"ldaps?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d{1,5})?",
+            rf"ldaps?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?({PORT})?",
             "it is not where a directory is",
             "write it as in ldaps://ldap.example.com, with a port if it is not the usual one",
         ),

@@ -89,6 +89,11 @@ class Backups(Section):
     hour: int = Field(5, ge=0, le=23, description="Hour of the day (0-23, UTC) in which FSx takes the backup.")
 
 
+# The API's StorageCapacity is a number of GiB in 32 bits. https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
+# (read 2026-11-30)
+MOST_TIB = (2**31 - 1) // 1000
+
+
 class Lustre(Section):
     """An FSx for Lustre file system that nodes mount at /fsx."""
 
@@ -105,7 +110,10 @@ class Lustre(Section):
         "which grows and shrinks with its contents and cannot be linked to S3.",
     )
     capacity_tib: float = Field(
-        1.2, gt=0, description="On ssd and scratch. Storage capacity in TiB, for example 4.8. FSx sells it in steps."
+        1.2,
+        gt=0,
+        le=MOST_TIB,
+        description="On ssd and scratch. Storage capacity in TiB, for example 4.8. FSx sells it in steps.",
     )
     throughput_mbps_per_tib: LustreThroughput = Field(
         250,
