@@ -48,7 +48,7 @@ def test_jobs_move_and_the_old_file_system_stays_until_it_is_dropped(
     before = live.templates()
     there = deploy(lustre=NEW, former_lustre=OLD)
     told = words(live, before)
-    price = "about $4,080 a month"
+    price = "unknown in us-west-2, and up to $4,073 a month elsewhere (ap-northeast-1, 2022-09-03)"
     assert told["storage.lustre"] == ("created", price)
     assert told["storage.former_lustre"] == (
         "changed in place",
@@ -111,7 +111,7 @@ def words(live: Live, before: dict[str, Any]) -> dict[str, tuple[str, str]]:
     found = compare(
         *({f"{live.name}-{role}": each for role, each in all.items()} for all in (before, live.templates()))
     )
-    told = [report_resource(each, live.name) for each in found if each.kind == "AWS::FSx::FileSystem"]
+    told = [report_resource(each, live.platform) for each in found if each.kind == "AWS::FSx::FileSystem"]
     return {each.name: (each.action, each.cost) for each in told}
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.known_day import ON_KNOWN_DAY
 from tests.launch.conftest import load_job, write_job
 from tests.launch.kubernetes.every_kind import documents_of, templates_of
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
@@ -108,7 +109,7 @@ def test_a_check_says_that_nodes_have_no_local_disk(
     platform = tmp_path / "platform.yaml"
     platform.write_text(yaml.safe_dump({**described, "node_groups": groups}))
     job = write_job(tmp_path, nodes=2, batch={"global": 16, "micro": 1}, **ON_DISK)
-    said = CliRunner().invoke(app, ["check", str(job), "--platform", str(platform)])
+    said = CliRunner().invoke(app, ["check", str(job), "--platform", str(platform), *ON_KNOWN_DAY])
     assert said.exit_code == 0, said.output
     lines = [line for line in said.output.splitlines() if "local disk" in line]
     if why is None:

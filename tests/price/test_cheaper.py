@@ -106,7 +106,7 @@ def test_what_was_bought_does_not_move(tmp_path: Path, capacity: dict[str, str])
 
 
 def test_an_unknown_price_of_the_platform_is_said(tmp_path: Path) -> None:
-    platform = platform_with(tmp_path, orchestrator="hyperpod-eks")
+    platform = platform_with(tmp_path, orchestrator="hyperpod-eks", instance_type="g6e.8xlarge")
     text = as_text(compare(platform, candidates(platform, CATALOGUE), listed_price))
     assert text.startswith("Nothing can be compared: the price of the platform's own nodes is not known.")
 

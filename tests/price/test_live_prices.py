@@ -149,6 +149,7 @@ def test_every_service_of_the_examples_can_be_asked_for() -> None:
     without = {name for name in SERVICE_UNITS if query_of(service(name)) is None}
     assert without == {
         "eks-cluster-extended",
+        *(f"eks-tier-{size}" for size in ("xl", "2xl", "4xl", "8xl")),
         "hyperpod-volume",
         "lustre-intelligent-tiering-throughput",
         "lustre-scratch-2",

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, templates_of
 from trainway.cli import app
+from trainway.spec.derived.file_system_price import monthly_price
 from trainway.spec.derived.price import HOURS_PER_MONTH, price_lines, total
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import load_offerings
@@ -62,9 +63,9 @@ BY_HAND: dict[str, dict[str, Any]] = {
         "without": {"train", "volumes of train", "lustre"},
     },
     "examples/hyperpod-eks-shared.yaml": {
-        "hours": "2 * 0.4032 + 0.10 + 0.045 + 0.005 + 6 * 2 * 0.01",
-        "months": "2 * 100 * 0.08 + 7 * 1.00",
-        "without": {"train", "volumes of train", "lustre"},
+        "hours": "2 * 66.048 + 2 * 0.4032 + 0.10 + 0.045 + 0.005 + 6 * 2 * 0.01",
+        "months": "9600 * 0.34 + 2 * 100 * 0.08 + 7 * 1.00",
+        "without": {"volumes of train"},
     },
     "examples/hyperpod-slurm-p5en.yaml": {
         "hours": "0.005",
@@ -264,3 +265,27 @@ def test_a_table_that_contradicts_itself_is_refused(tmp_path: Path, change: Any,
     file.write_text(yaml.safe_dump(table), encoding="utf-8")
     with pytest.raises(ValueError, match=problem):
         price_list(file)
+
+
+def test_the_capacity_of_a_control_plane_has_a_line(tmp_path: Path) -> None:
+    kubernetes = with_people({"orchestrator": "eks"})["kubernetes"]
+    for tier, usd in (("standard", None), ("tier-xl", "1.65"), ("tier-8xl", "13.90")):
+        platform = platform_with(tmp_path, kubernetes={**kubernetes, "control_plane": {"tier": tier}})
+        lines = {line.name: line for line in price_lines(platform, CATALOGUE, listed_price)}
+        assert lines["control plane"].per_hour() == Decimal("0.10")
+        found = lines.get("control plane tier")
+        assert (None if found is None else found.per_hour()) == (None if usd is None else Decimal(usd))
+
+
+@pytest.mark.parametrize(
+    ("region", "throughput", "said"),
+    [
+        ("us-east-1", 500, "$3,264 a month (list price of 2022-04-11)"),
+        ("us-west-2", 500, "unknown in us-west-2, and up to $4,519 a month elsewhere (ap-northeast-1, 2022-09-03)"),
+    ],
+)
+def test_a_file_system_costs_the_same_in_a_diff_and_in_a_plan(region: str, throughput: int, said: str) -> None:
+    assert monthly_price(region, 9600, throughput) == said
+    listed = listed_price(Item(PriceKind.SERVICE, region, f"lustre-persistent-2-{throughput}"))
+    assert (listed is None) == said.startswith("unknown")
+    assert listed is None or f"${listed.usd * 9600:,.0f}" in said

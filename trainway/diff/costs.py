@@ -70,8 +70,11 @@ def nodes_stopped_unasked(each: ResourceDiff) -> int:
     return max(nodes_stopped(each) - taken, 0)
 
 
-def cost_of(each: ResourceDiff) -> str:
-    """Return what one change costs in words, or an empty text if it costs nothing that is running or stored."""
+def cost_of(each: ResourceDiff, region: str = "") -> str:
+    """Return what one change costs in words, or an empty text if it costs nothing that is running or stored.
+
+    Prices are those of the Region.
+    """
     before = nodes_now(each)
     if each.is_lost and before:
         return _stop(before)
@@ -80,7 +83,7 @@ def cost_of(each: ResourceDiff) -> str:
             return f"you lose {DATA[each.kind]}"
         empty = ", and jobs get a new one, which is empty" if each.action is Action.REPLACED else ""
         return f"it is kept, outside of the stack{empty}"
-    if each.kind == "AWS::FSx::FileSystem" and (billed := _billed(each)):
+    if each.kind == "AWS::FSx::FileSystem" and (billed := _billed(each, region)):
         return billed
     if each.action is not Action.CHANGED:
         return ""
@@ -102,13 +105,13 @@ def cost_of(each: ResourceDiff) -> str:
     return "; ".join(parts)
 
 
-def _billed(each: ResourceDiff) -> str:
+def _billed(each: ResourceDiff, region: str) -> str:
     """Return what a Lustre file system costs that is created, or that stays beside another one."""
     properties = each.after.get("Properties", {})
     lustre = properties.get("LustreConfiguration")
     if not lustre:
         return ""
-    price = monthly_price(properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput"))
+    price = monthly_price(region, properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput"))
     if each.action is Action.CREATED:
         return price
     is_former = any(str(tag.get("Value", "")).endswith("/storage.former_lustre") for tag in properties.get("Tags", ()))

@@ -44,7 +44,7 @@ def look_at_destroy(file: Path, *, stacks: Collection[str] = ()) -> DiffReport:
             name=name,
             is_new=False,
             resources=tuple(
-                report_resource(_deleted(id, each), platform.name) for id, each in resources.items() if id.stack == name
+                report_resource(_deleted(id, each), platform) for id, each in resources.items() if id.stack == name
             ),
         )
         for name in deployed

@@ -140,13 +140,13 @@ def _told_failure(failure: str) -> str:
 
 def _resource(each: ResourceDiff, platform: Platform, looked: Looked) -> DiffedResource:
     by_extension = looked.extended.get(each.id.stack, {}).get(each.id.logical_id, "")
-    return report_resource(each, platform.name, looked.diffs).model_copy(update={"by_extension": by_extension})
+    return report_resource(each, platform, looked.diffs).model_copy(update={"by_extension": by_extension})
 
 
-def report_resource(each: ResourceDiff, platform: str, diffs: Sequence[ResourceDiff] = ()) -> DiffedResource:
+def report_resource(each: ResourceDiff, platform: Platform, diffs: Sequence[ResourceDiff] = ()) -> DiffedResource:
     """Return what a report says of one resource. `diffs` are those of the whole deploy."""
     return DiffedResource(
-        name=printed_name(each, platform),
+        name=printed_name(each, platform.name),
         kind=printed_kind(each.kind),
         type=each.kind,
         logical_id=each.id.logical_id,
@@ -162,7 +162,7 @@ def report_resource(each: ResourceDiff, platform: str, diffs: Sequence[ResourceD
             for edit in each.edits
             for before, after in [_values(edit.before, edit.after)]
         ),
-        cost=rule_that_stays(each, diffs) or cost_of(each),
+        cost=rule_that_stays(each, diffs) or cost_of(each, platform.region),
         minutes=minutes_of(each),
     )
 

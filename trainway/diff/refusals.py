@@ -76,15 +76,16 @@ def invalid_stacks(answered: Mapping[str, Answered]) -> list[Refused]:
 def _refusal(each: ResourceDiff, platform: Platform, cause: LocatedEdit | None) -> Refused:
     what = f"would be {each.action.value}"
     replacing = [edit for edit in each.edits if edit.verdict is not Verdict.UPDATE]
-    why = f"nothing in the file asks for it any more; {cost_of(each) or 'nodes and jobs use it'}"
+    cost = cost_of(each, platform.region)
+    why = f"nothing in the file asks for it any more; {cost or 'nodes and jobs use it'}"
     if replacing:
         edit = replacing[0]
         doubt = {Verdict.REPLACE: "cannot change", Verdict.CONDITIONAL: "cannot always change"}
         changes = doubt.get(edit.verdict, "may be one that cannot change")
-        why = f"{edit.dotted} {changes} in a {printed_kind(each.kind)} that exists; {cost_of(each) or 'jobs use it'}"
+        why = f"{edit.dotted} {changes} in a {printed_kind(each.kind)} that exists; {cost or 'jobs use it'}"
     if not each.is_lost:
         what = f"would lose {nodes_stopped(each)} of its {nodes_now(each)} running nodes"
-        why = f"an update of its size sets the number of nodes to that of the file; {cost_of(each)}"
+        why = f"an update of its size sets the number of nodes to that of the file; {cost}"
     return Refused(
         name=printed_name(each, platform.name),
         kind=printed_kind(each.kind),

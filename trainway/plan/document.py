@@ -140,7 +140,7 @@ def _storage(platform: Platform, catalogue: Catalogue, addresses: AddressPlan) -
 def _file_system(platform: Platform, key: str) -> JsonObject:
     lustre = platform.storage.lustre_by_key[key]
     throughput = None if lustre.is_scratch else lustre.throughput_mbps_per_tib
-    price = monthly_price(None if lustre.is_elastic else lustre.capacity_gib, throughput)
+    price = monthly_price(platform.region, None if lustre.is_elastic else lustre.capacity_gib, throughput)
     return {"key": f"storage.{key}", "generation": lustre.generation, "price": None if lustre.existing else price}
 
 

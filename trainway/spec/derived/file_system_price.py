@@ -1,23 +1,31 @@
-"""Estimate the price of a Lustre file system, so that nobody pays for two without knowing it."""
+"""The price of a Lustre file system in words, so that nobody pays for two without knowing it."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from trainway.spec.facts.prices import Item, Price, PriceKind, listed_elsewhere, listed_price
+
 PRICES: Final = "https://aws.amazon.com/fsx/lustre/pricing/"
-# US dollars per GiB on SSD and month, by MB/s per TiB: the hourly prices of 9.6 TiB in Tokyo × 730. AWS's page shows
-# its prices only to a browser. These are from an article on Persistent 2 of DevelopersIO, 2022-09-03. The first of them
-# is 0.145 in the United States: https://c3x.dev/resources/aws/aws_fsx_lustre_file_system/ (both read 2026-11-23)
-USD_PER_GIB_MONTH: Final = {125: 0.19, 250: 0.28, 500: 0.47, 1000: 0.85}
 
 
-def monthly_price(capacity_gib: int | None, throughput_mbps_per_tib: int | None) -> str:
-    """Return the monthly price of a Lustre file system, in words.
+def monthly_price(region: str, capacity_gib: int | None, throughput_mbps_per_tib: int | None) -> str:
+    """Return the monthly price of the storage of a Lustre file system, by the price list that `plan` uses.
 
-    The price is an estimate for storage alone, from the list prices of an expensive Region. Without a capacity in GiB,
-    or for a throughput in MB/s per TiB without a price here, the text names the page with the prices.
+    A price that is not known in the Region is named with the highest one of another. Without a capacity in GiB or a
+    throughput in MB/s per TiB, the text names the page with the prices.
     """
-    each = USD_PER_GIB_MONTH.get(throughput_mbps_per_tib or 0)
-    if each is None or capacity_gib is None:
+    if capacity_gib is None or throughput_mbps_per_tib is None:
         return f"by throughput and by what it holds ({PRICES})"
-    return f"about ${round(capacity_gib * each, -1):,.0f} a month"
+    item = Item(PriceKind.SERVICE, region, f"lustre-persistent-2-{throughput_mbps_per_tib}")
+
+    def words(price: Price) -> str:
+        return f"${price.usd * capacity_gib:,.0f} a month"
+
+    if (known := listed_price(item)) is not None:
+        return f"{words(known)} (list price of {known.source.as_of})"
+    elsewhere = max(listed_elsewhere(item).items(), key=lambda each: each[1].usd, default=None)
+    if elsewhere is None:
+        return f"unknown ({PRICES})"
+    other, price = elsewhere
+    return f"unknown in {region}, and up to {words(price)} elsewhere ({other}, {price.source.as_of})"

@@ -148,6 +148,11 @@ def _lines(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
     yield from _of_heads(platform)
     if _creates_cluster(platform):
         yield _service(platform, "control plane", "the EKS cluster", "eks-cluster", 1)
+        control_plane = platform.kubernetes_or_default.control_plane
+        if control_plane and control_plane.tier != "standard":
+            tier = control_plane.tier
+            what = f"the capacity {tier} of the control plane"
+            yield _service(platform, "control plane tier", what, f"eks-{tier}", 1)
     yield from _of_network(platform, catalogue)
     if collector_of(platform) is Collector.AWS_MANAGED:
         yield _service(platform, "collector", "the AWS managed collector of metrics", "metrics-collector", 1)

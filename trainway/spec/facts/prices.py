@@ -1,7 +1,7 @@
 """List prices in US dollars, each with its source and date: prices.yaml.
 
 A price that the file does not have is unknown. Nothing is derived from the price of another Region, size, or service:
-the prices of HyperPod, for example, are EC2's times 1.18 for one type, and times 1.25 for another.
+the prices of HyperPod, for example, are EC2's times 1.18, 1.20, or 1.25, depending on the type.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class PriceKind(StrEnum):
 SERVICE_UNITS = {
     "eks-cluster": "hour",
     "eks-cluster-extended": "hour",
+    "eks-tier-xl": "hour",
+    "eks-tier-2xl": "hour",
+    "eks-tier-4xl": "hour",
+    "eks-tier-8xl": "hour",
     "metrics-collector": "hour",
     "nat-gateway": "hour",
     "nat-gateway-data": "GB",
