@@ -10,7 +10,7 @@ import yaml
 from tests.anywhere import ANYWHERE
 from tests.fictitious import NAME, catalogue_with
 from tests.people import with_people
-from tests.synthesis import ROOT
+from tests.synthesis import ROOT, templates_of
 from trainway.spec.derived.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.services import service_facts
@@ -20,6 +20,16 @@ CATALOGUE = load_catalogue()
 BLOCK = {"capacity_block": "cr-0123456789abcdef0"}
 RESERVED = {"reservation": "cr-0123456789abcdef0"}
 LUSTRE = {"Lustre Persistent_2 file systems", "Lustre Persistent_2 storage capacity"}
+# Those of which every account has few, whatever the nodes are.
+FACTS = service_facts()
+OF_ACCOUNT = {
+    quota.code
+    for quota in (
+        *(FACTS.vpc.vpcs_quota, FACTS.vpc.addresses_quota, FACTS.ebs.gp3_quota),
+        *(FACTS.eks.clusters_quota, FACTS.eks.node_groups_quota, FACTS.eks.nodes_quota),
+        *FACTS.codebuild.builds_quotas.values(),
+    )
+}
 PLAN = {"training_plan": "arn:aws:sagemaker:us-west-2:111122223333:training-plan/x"}
 
 
@@ -31,7 +41,8 @@ def needs(
     platform = where | {"orchestrator": orchestrator}
     numbered = [{"name": f"group-{number}", "count": 1, **group} for number, group in enumerate(groups)]
     file.write_text(yaml.safe_dump(with_people(platform | {"node_groups": numbered})))
-    return {need.name: (need.code, need.needed) for need in quota_needs(load_platform(file, catalogue), catalogue)}
+    found = quota_needs(load_platform(file, catalogue), catalogue)
+    return {need.name: (need.code, need.needed) for need in found if need.code not in OF_ACCOUNT}
 
 
 @pytest.mark.parametrize(
@@ -134,3 +145,45 @@ def test_a_new_type_brings_its_own(tmp_path: Path) -> None:
 def test_every_example_names_a_quota_for_each_group(file: Path) -> None:
     platform = load_platform(file)
     assert all(need.needed > 0 for need in quota_needs(platform, CATALOGUE))
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        (
+            "eks-p5",
+            {
+                "VPCs per Region": 1,
+                "EC2-VPC Elastic IPs": 1,
+                "Clusters": 1,
+                # train, data, and the system nodes.
+                "Managed node groups per cluster": 3,
+                "Nodes per managed node group": 16,
+                # 16 and 8 nodes of 500 GiB, and two of 100 GiB.
+                "Storage for General Purpose SSD (gp3) volumes, in TiB": 12,
+            },
+        ),
+        ("closed-hyperpod-eks", {"VPCs per Region": 1, "Clusters": 1}),
+        ("hyperpod-slurm-p5en", {"VPCs per Region": 1, "EC2-VPC Elastic IPs": 1}),
+    ],
+)
+def test_a_platform_needs_what_an_account_has_few_of(example: str, expected: dict[str, int]) -> None:
+    platform = load_platform(ROOT / "examples" / f"{example}.yaml")
+    found = {need.name: need.needed for need in quota_needs(platform, CATALOGUE) if need.code in OF_ACCOUNT}
+    builds = {quota.name for quota in FACTS.codebuild.builds_quotas.values()}
+    assert {name: needed for name, needed in found.items() if name not in builds} == expected
+
+
+@pytest.mark.parametrize("example", ["platform", "hyperpod-slurm-p5en", "closed-hyperpod-eks"])
+def test_the_quotas_of_builds_are_those_of_the_computers_in_the_templates(example: str) -> None:
+    file = ROOT / ("platform.yaml" if example == "platform" else f"examples/{example}.yaml")
+    sizes = {quota.name: size for size, quota in FACTS.codebuild.builds_quotas.items()}
+    needed = {sizes[each.name] for each in quota_needs(load_platform(file), CATALOGUE) if each.name in sizes}
+    projects = [
+        each["Properties"]["Environment"]
+        for template in templates_of(file).values()
+        for each in template["Resources"].values()
+        if each["Type"] == "AWS::CodeBuild::Project"
+    ]
+    assert {each["Type"] for each in projects} == {"LINUX_CONTAINER"}
+    assert {each["ComputeType"] for each in projects} == needed

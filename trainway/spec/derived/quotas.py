@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.volumes import SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue, Instance
 from trainway.spec.facts.services import Quota, service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import capacity_kind
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.orchestrator import Orchestrator
 
 # The names of https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html and of
 # https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html (read 2026-11-21)
@@ -35,12 +38,13 @@ _Quota = tuple[str, str, str | None]
 def quota_needs(platform: Platform, catalogue: Catalogue) -> tuple[QuotaNeed, ...]:
     """Return the quotas, each once, for every group at its `max_count`.
 
-    EC2's quotas count vCPUs, and SageMaker's instances. FSx's count file systems, GiB, and MB/s, as their names state.
+    EC2's quotas count vCPUs, and SageMaker's instances. FSx's count file systems, GiB, and MB/s, as their names state,
+    and that of EBS counts TiB.
     """
     needed = Counter[_Quota]()
     for quota, amount in _of_nodes(platform, catalogue):
         needed[quota] += amount
-    for quota, amount in _of_storage(platform):
+    for quota, amount in (*_of_storage(platform), *_of_account(platform)):
         needed[quota] += amount
     return tuple(QuotaNeed(*quota, amount) for quota, amount in needed.items())
 
@@ -82,6 +86,31 @@ def _of_storage(platform: Platform) -> Iterator[tuple[_Quota, int]]:
         yield _fsx(openzfs.file_systems_quota), 1
         yield _fsx(openzfs.capacity_quota), storage.home.capacity_gib
         yield _fsx(openzfs.throughput_quota), storage.home.throughput_mbps
+
+
+def _of_account(platform: Platform) -> Iterator[tuple[_Quota, int]]:
+    """Yield the quotas of which an account has few: networks, clusters, volumes, and builds at once."""
+    facts = service_facts()
+    if platform.network.existing is None:
+        yield ("vpc", facts.vpc.vpcs_quota.name, facts.vpc.vpcs_quota.code), 1
+        if not platform.network.is_closed:
+            yield ("ec2", facts.vpc.addresses_quota.name, facts.vpc.addresses_quota.code), 1
+    if platform.orchestrator.is_kubernetes and platform.adopted_cluster is None:
+        yield ("eks", facts.eks.clusters_quota.name, facts.eks.clusters_quota.code), 1
+    if platform.orchestrator is Orchestrator.EKS:
+        groups = platform.node_groups
+        yield ("eks", facts.eks.node_groups_quota.name, facts.eks.node_groups_quota.code), len(groups) + 1
+        yield ("eks", facts.eks.nodes_quota.name, facts.eks.nodes_quota.code), max(each.largest for each in groups)
+        system = platform.kubernetes_or_default.system_nodes.count * SYSTEM_VOLUME_GIB
+        gib = system + sum(each.largest * each.root_volume_gib for each in groups)
+        yield ("ebs", facts.ebs.gp3_quota.name, facts.ebs.gp3_quota.code), ceil(gib / 1024)
+    builds = facts.codebuild.builds_quotas
+    has_image = any(platform.of_image(name).image.uri is None for name in platform.image_names)
+    # A stage that builds an image has a larger computer than the others, and one that builds its base the largest.
+    # No base is built in a closed network.
+    large = ["BUILD_GENERAL1_LARGE"] if has_image and not platform.network.is_closed else []
+    for size in ("BUILD_GENERAL1_SMALL", *(["BUILD_GENERAL1_MEDIUM"] if has_image else []), *large):
+        yield ("codebuild", builds[size].name, builds[size].code), 1
 
 
 def _fsx(quota: Quota) -> _Quota:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import time
 from functools import cache
 from ipaddress import IPv4Network
@@ -102,6 +103,8 @@ class VpcFacts(_Facts):
     prefix_lengths: tuple[int, int]
     cidr_blocks: int
     shared_address_space: IPv4Network
+    vpcs_quota: Quota
+    addresses_quota: Quota
 
 
 class EksFacts(_Facts):
@@ -113,6 +116,21 @@ class EksFacts(_Facts):
     new_nodes_per_zone: int
     public_access_ranges: int
     service_cidrs: tuple[IPv4Network, ...]
+    clusters_quota: Quota
+    node_groups_quota: Quota
+    nodes_quota: Quota
+
+
+class EbsFacts(_Facts):
+    """Limits of Amazon EBS."""
+
+    gp3_quota: Quota
+
+
+class CodeBuildFacts(_Facts):
+    """Limits of CodeBuild: the quotas of builds that run at once, by the type of their computers."""
+
+    builds_quotas: Mapping[str, Quota]
 
 
 class EndpointFacts(_Facts):
@@ -191,6 +209,8 @@ class ServiceFacts(BaseModel):
     s3: S3Facts
     vpc: VpcFacts
     eks: EksFacts
+    ebs: EbsFacts
+    codebuild: CodeBuildFacts
     endpoints: EndpointFacts
     ec2_quotas: Ec2QuotaFacts
     capacity_blocks: CapacityBlockFacts
