@@ -13,8 +13,8 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.rule import Breach, rule
 
-# What a cluster, its nodes, or its storage use in their own Region only.
-_OF_THE_REGION: Final = frozenset({"eks", "kms"})
+# The sections whose KMS keys encrypt something of the platform. Another key decrypts a secret, which can be elsewhere.
+_ENCRYPTED: Final = ("hyperpod", "storage")
 
 
 @rule
@@ -33,10 +33,11 @@ def arns_are_of_the_partition(platform: Platform, _catalogue: Catalogue) -> Iter
 
 @rule
 def keys_clusters_and_plans_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A KMS key, an EKS cluster, and a training plan are of the platform's Region."""
+    """A KMS key of files or volumes, an EKS cluster, and a training plan are of the platform's Region."""
     for key, arn in _arns(platform):
         _, partition, service, region, _, resource = arn.split(":", 5)
-        is_of_region = service in _OF_THE_REGION or resource.startswith("training-plan/")
+        encrypts = service == "kms" and key[0] in _ENCRYPTED
+        is_of_region = encrypts or service == "eks" or resource.startswith("training-plan/")
         if is_of_region and region != platform.region and partition == partition_of(platform.region):
             reason = f"it is in {region}, and the platform in {platform.region}"
             yield key, reason, f"write the ARN of one in {platform.region}"
