@@ -187,7 +187,9 @@ def test_the_storage_page_has_the_throughput_and_the_prices_of_the_facts() -> No
         names = ["lustre-scratch-2"] if lustre.is_scratch else [f"lustre-persistent-2-{rate}" for rate in rates]
         prices = [listed_price(Item(PriceKind.SERVICE, "us-east-1", name)) for name in names]
         costs = ["unknown" if each is None else f"${each.usd * lustre.capacity_gib:.2f}" for each in prices]
-        expected.append((written, " or ".join(f"{rate * 1.2:.0f}" for rate in rates), " or ".join(dict.fromkeys(costs))))
+        expected.append(
+            (written, " or ".join(f"{rate * 1.2:.0f}" for rate in rates), " or ".join(dict.fromkeys(costs)))
+        )
     assert rows == expected and len(rows) == 5
     bucket = listed_price(Item(PriceKind.SERVICE, "us-east-1", "s3-standard"))
     assert bucket and f"A GB in the bucket costs ${bucket.usd} a month." in STORAGE.read_text()

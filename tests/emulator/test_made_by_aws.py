@@ -59,8 +59,45 @@ def test_log_groups_that_services_make_have_no_retention_and_outlive_the_stack(s
     assert stack.deploy(made) == "CREATE_COMPLETE", "the group of the earlier cluster is used"
 
 
-def test_a_service_has_its_role_after_the_first_resource(stack: Any, client: Client) -> None:
-    assert stack.deploy(cluster([], Name="first")) == "CREATE_COMPLETE"
-    stack.delete()
-    roles = client("iam").list_roles(PathPrefix="/aws-service-role/eks.amazonaws.com/")["Roles"]
-    assert len(roles) == 1
+def hyperpod(name: str) -> dict[str, Any]:
+    """Return a HyperPod cluster of one group, and a file system that logs."""
+    group = {
+        "InstanceGroupName": "train",
+        "InstanceType": "ml.p5.48xlarge",
+        "InstanceCount": 0,
+        "ExecutionRole": "arn:aws:iam::123456789012:role/nodes",
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-a/b", "OnCreate": "on_create.sh"},
+    }
+    lustre = {
+        "DeploymentType": "PERSISTENT_2",
+        "PerUnitStorageThroughput": 250,
+        "LogConfiguration": {"Level": "WARN_ERROR"},
+    }
+    return NETWORK | {
+        "HyperPod": resource("AWS::SageMaker::Cluster", ClusterName=name, InstanceGroups=[group]),
+        "Lustre": resource(
+            "AWS::FSx::FileSystem",
+            FileSystemType="LUSTRE",
+            StorageCapacity=1200,
+            SubnetIds=[ref("Subnet")],
+            LustreConfiguration=lustre,
+        ),
+    }
+
+
+def test_the_logs_of_a_hyperpod_cluster_have_its_id_in_their_name_and_outlive_it(stack: Any, client: Client) -> None:
+    assert stack.deploy(hyperpod("pods")) == "CREATE_COMPLETE"
+    identity = stack.physical_id("HyperPod").rpartition("/")[2]
+    assert stack.delete() == "DELETE_COMPLETE"
+    groups = client("logs").describe_log_groups(logGroupNamePrefix="/aws/")["logGroups"]
+    unlimited = {each["logGroupName"] for each in groups if "retentionInDays" not in each}
+    assert {f"/aws/sagemaker/Clusters/pods/{identity}", "/aws/fsx/lustre"} <= unlimited
+
+
+def test_each_service_has_its_role_after_its_first_resource(stack: Any, client: Client) -> None:
+    for made in (cluster([], Name="first"), hyperpod("first")):
+        assert stack.deploy(made) == "CREATE_COMPLETE"
+        stack.delete()
+    for service in ("eks", "fsx", "hyperpod.sagemaker"):
+        prefix = f"/aws-service-role/{service}.amazonaws.com/"
+        assert len(client("iam").list_roles(PathPrefix=prefix)["Roles"]) == 1, service

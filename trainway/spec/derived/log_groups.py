@@ -24,6 +24,6 @@ def log_group_prefixes(platform: Platform) -> tuple[str, ...]:
     if platform.orchestrator is not Orchestrator.HYPERPOD_SLURM and not platform.adopted_cluster:
         found.append(control_plane_logs(platform.name))
     if platform.orchestrator.is_hyperpod:
-        # The identifier of the cluster follows, which nobody knows before it exists.
+        # The identifier of the cluster follows, which is unknown before it exists.
         found.append(f"/aws/sagemaker/Clusters/{platform.name}/")
     return tuple(found)
