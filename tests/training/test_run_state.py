@@ -37,10 +37,11 @@ def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
     done = state_of(file)
     assert done is not None and (done.state, done.attempt) == ("succeeded", 2)
     assert done.nodes == (this_node(),)
-    if stopped.step != job["steps"]:
-        assert done.step == done.steps == job["steps"] and done.loss and done.step_seconds
-    assert done.checkpoint is not None and done.checkpoint["step"] == job["steps"]
-    assert Path(done.checkpoint["location"]).exists()
+    # On a busy machine, the first attempt can have ended before its signal. The second one then takes no step.
+    last = done if stopped.step != job["steps"] else stopped
+    assert last.step == last.steps == job["steps"] and last.loss and last.step_seconds
+    assert last.checkpoint is not None and last.checkpoint["step"] == job["steps"]
+    assert Path(last.checkpoint["location"]).exists()
 
 
 def test_a_mistake_in_the_job_is_the_reason_of_the_failure(launch: Any, job: dict[str, Any], tmp_path: Path) -> None:
