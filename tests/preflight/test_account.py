@@ -37,6 +37,7 @@ P5_QUOTA = load_catalogue()["p5.48xlarge"].quota_codes
 # What the checks that an eks platform does not have are tested by.
 ELSEWHERE = {
     "training-plans": "test_hyperpod.py",
+    "health-checks": "test_hyperpod.py",
     "credentials": "test_credentials.py",
     "existing-cluster": "test_existing_cluster.py",
 }

@@ -118,3 +118,22 @@ def test_quotas_without_a_code_are_found_by_their_names(file: Path, emulator: Em
     emulator.hold(quotas=[])
     (unknown,) = run(file, emulator, "quotas")
     assert unknown["level"] == "not checked" and name in unknown["what"]
+
+
+def test_nodes_whose_health_is_checked_deeply_are_told_before_a_deploy(file: Path, emulator: Emulator) -> None:
+    def node(number: int, status: str) -> dict[str, Any]:
+        return {
+            "InstanceGroupName": "train",
+            "InstanceId": f"i-{number:017x}",
+            "InstanceType": "ml.p5.48xlarge",
+            "LaunchTime": NOW.isoformat(),
+            "InstanceStatus": {"Status": status},
+        }
+
+    emulator.hold(cluster_nodes={"atlas": [node(1, "Running"), node(2, "Running")]})
+    assert run(file, emulator, "health-checks") == []
+    emulator.hold(cluster_nodes={"atlas": [node(1, "Running"), node(2, "DeepHealthCheckInProgress")]})
+    (found,) = run(file, emulator, "health-checks")
+    assert (found["level"], found["what"]) == ("warning", "HyperPod checks the health of 1 node of train")
+    assert "about two hours" in found["fix"]
+    emulator.hold(cluster_nodes={})
