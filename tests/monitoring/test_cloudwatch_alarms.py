@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.synthesis import ROOT
 from trainway.monitoring.alarms import every_alarm
 from trainway.monitoring.rules import store_of
 from trainway.spec.loader import load_platform
+from trainway.spec.sections.capacity import CapacityBlock
 
 TIB = 2**40
 NOW = 1.8e9
@@ -37,7 +39,8 @@ CASES: dict[str, tuple[str, str, Mapping[str, str], Minutes, Minutes]] = {
         [10] * 5 + [3700] * 20,
         [4000] * 10 + [None] * 15,
     ),
-    "EventsNotTold": ("AWS/SQS", "ApproximateAgeOfOldestMessage", {}, [60 * n for n in range(20)], [0, 60, 300, 800]),
+    # A message is told within some minutes, and another one comes.
+    "EventsNotTold": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [1] * 20, [1] * 8 + [0] + [1] * 8),
     "CapacityScheduleFailed": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [0] * 5 + [1], [1] + [0] * 6),
 }
 
@@ -50,13 +53,20 @@ def alarms() -> dict[str, dict[str, Any]]:
 
     from stacks.constructs.monitoring.metric_alarm import metric_alarm
 
-    platform = load_platform(ROOT / "examples/hyperpod-eks-p5.yaml")
+    mirrored = load_platform(ROOT / "examples/hyperpod-eks-p5.yaml")
+    on_eks = load_platform(ROOT / "examples/eks-p5.yaml")
+    times = {"start": datetime(2027, 1, 1, 11, 30, tzinfo=UTC), "end": datetime(2027, 1, 8, 11, 30, tzinfo=UTC)}
+    block = CapacityBlock(capacity_block="cr-0123456789abcdef0", **times)
+    group = on_eks.node_groups[0].model_copy(update={"capacity": block})
+    timed = on_eks.model_copy(update={"node_groups": (group,)})
     stack = cdk.Stack()
-    for each in every_alarm(platform):
+    found = {each.name: each for platform in (mirrored, timed) for each in every_alarm(platform)}
+    assert "CapacityScheduleFailed" not in {each.name for each in every_alarm(on_eks)}
+    for each in found.values():
         if store_of(each) == "cloudwatch":
             metric_alarm(stack, each, file_system_id="fs-0123456789abcdef0")
-    found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm")
-    return {name.rstrip("0123456789ABCDEF"): each["Properties"] for name, each in found.items()}
+    made = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm")
+    return {name.rstrip("0123456789ABCDEF"): each["Properties"] for name, each in made.items()}
 
 
 def points(namespace: str, metric: str, dimensions: Mapping[str, str], minutes: Minutes) -> Iterator[Datapoint]:

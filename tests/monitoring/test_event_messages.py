@@ -19,7 +19,7 @@ from training.observe.run_state import StateWriter
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import state_key_of
 from trainway.monitoring.events import RESUMES, EventKind, event_kinds
-from trainway.monitoring.tell_people import SUBJECT_CHARACTERS, cluster_of, is_node, message_of
+from trainway.monitoring.tell_people import SUBJECT_CHARACTERS, cluster_of, is_node, message_of, tell
 from trainway.spec.loader import load_platform
 
 NODE = "i-0391f86fa0fe0d465"
@@ -128,9 +128,10 @@ def test_the_death_of_a_node_is_told_with_its_run_its_owner_and_what_happens_nex
         "",
         f"What happens next: HyperPod replaces the node. {RESUMES}",
     ]
-    emulator.send_event(FAILED)
+    emulator.send_event(FAILED | {"time": "2026-11-30T10:00:00Z"})
     (message,) = inbox()
     assert "Node i-0000000000000ffff of group train failed: Instance creation" in message["Message"]
+    assert "It happened at 2026-11-30T10:00:00Z." in message["Message"].splitlines()
     assert "No run of the training job has recorded that it is on this node." in message["Message"]
 
     # A text of 600 characters, and values that are null.
@@ -175,8 +176,6 @@ def test_an_event_that_cannot_be_told_stays_and_is_told_with_a_later_one(emulato
     sqs, sns = boto3.client("sqs"), boto3.client("sns")
     (topic,) = [each["TopicArn"] for each in sns.list_topics()["Topics"]]
     (queue,) = [each for each in sqs.list_queues()["QueueUrls"] if each.endswith("/commons-events")]
-    # A message that was received is shown to the next one who asks, and not only after some minutes.
-    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "0"})
     subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     sns.delete_topic(TopicArn=topic)
     emulator.send_event(UNHEALTHY)
@@ -188,6 +187,33 @@ def test_an_event_that_cannot_be_told_stays_and_is_told_with_a_later_one(emulato
     emulator.send_event(FAILED)
     told = sorted(each["Message"].splitlines()[0].partition(":")[0] for each in inbox())
     assert told == ["Node i-0000000000000ffff of group train failed", f"Node {NODE} is unhealthy"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [],
+        {"nodes": 1},
+        {"nodes": [NODE], "checkpoint": "x"},
+        {"nodes": [NODE], "step": {}, "steps": []},
+        "x" * 2_000_000,
+    ],
+    ids=["list", "number", "checkpoint", "step", "size"],
+)
+def test_an_event_is_told_whatever_a_job_has_written_as_its_state(state: Any, emulator: Emulator, inbox: Any) -> None:
+    run_on(NODE, "llama-1125")
+    for name in ("llama-1125", "other"):
+        boto3.client("s3").put_object(
+            Bucket=BUCKET, Key=state_key_of("research", name), Body=json.dumps(state).encode()
+        )
+    emulator.send_event(UNHEALTHY)
+    (message,) = inbox()
+    assert f"Node {NODE} is unhealthy" in message["Message"] and "HyperPod replaces the node." in message["Message"]
+
+
+def test_an_event_of_a_kind_that_the_platform_has_no_more_is_nobodys() -> None:
+    settings = {"kinds": {}, "platform": "atlas"}
+    tell(lambda name: pytest.fail(f"{name} is asked"), settings, {"kind": "SpotInterrupted", "event": {}})
 
 
 def test_every_kind_is_on_the_page_and_the_page_has_no_other() -> None:
@@ -207,10 +233,10 @@ def test_a_message_is_one_that_sns_takes_and_is_sent_without_the_runs_too() -> N
         "happened": "Node {Node} failed: {Reason}",
         "next": {"by": "Action", "words": {"Replace": "new", "": "{Action}?"}},
         "node": "Node",
-        "values": {"Node": NODE, "Reason": "ä" * 200 + "\nline", "Action": "Wait"},
+        "values": {"Node": NODE, "Reason": "\t\x07ä" * 200 + "\nline", "Action": "Wait"},
     }
     subject, text = message_of(event, [], "AccessDenied")
-    assert len(subject) == SUBJECT_CHARACTERS and subject.isascii() and "\n" not in subject
+    assert len(subject) == SUBJECT_CHARACTERS and subject.isascii() and subject.isprintable()
     assert "The runs on the node could not be looked up: AccessDenied" in text
     assert text.endswith("What happens next: Wait?")
     assert "(unknown)" in message_of(event | {"values": {"Node": NODE}}, [])[1]
@@ -218,9 +244,11 @@ def test_a_message_is_one_that_sns_takes_and_is_sent_without_the_runs_too() -> N
 
 def test_an_event_of_a_node_of_another_cluster_is_nobodys() -> None:
     class Answers:
-        def describe_instances(self, InstanceIds: list[str]) -> Any:
-            tags = [{"Key": "eks:cluster-name", "Value": "atlas"}] if InstanceIds == [NODE] else []
-            return {"Reservations": [{"Instances": [{"Tags": tags}]}]}
+        def describe_instances(self, Filters: list[dict[str, Any]]) -> Any:
+            assert Filters[0]["Name"] == "instance-id"
+            tags = [{"Key": "eks:cluster-name", "Value": "atlas"}] if Filters[0]["Values"] == [NODE] else []
+            # An instance that is gone is in no answer.
+            return {"Reservations": [{"Instances": [{"Tags": tags}]}] if tags else []}
 
         def describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
             assert AutoScalingGroupNames == ["eks-train"]

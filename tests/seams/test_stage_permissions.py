@@ -281,7 +281,7 @@ def event_questions(platform: Deployed, stack: str, document: Document) -> Itera
         return Question(role(name), action, resource, policies, context=context, account=_account(resource))
 
     yield question("sns:Publish", payload["topic"])
-    for action in ("sqs:DeleteMessage", "sqs:ReceiveMessage"):
+    for action in ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"):
         yield question(action, payload["topic"].rpartition(":")[0].replace(":sns:", ":sqs:") + f":{name_of(payload)}")
     # KMS asks the policy of the key as well.
     (key,) = [each["KeyPolicy"] for (of, _), each in platform.of_type("AWS::KMS::Key").items() if of == stack]
@@ -317,8 +317,8 @@ def test_the_runbook_of_events_may_do_what_its_script_calls_and_no_more(platform
     assert set(queued) == {each.resource for each in questions if each.action.startswith("sqs:")}
     (policy,) = [each for (of, _), each in deployed.of_type("AWS::SQS::QueuePolicy").items() if of == stack]
     (lets_in,) = [each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
-    senders = lets_in["Condition"]["ArnEquals"]["aws:SourceArn"]
-    assert len(senders) == len(queued) and all(":rule/" in each for each in senders)
+    account = lets_in["Condition"]["StringEquals"]["aws:SourceAccount"]
+    assert lets_in["Condition"]["ArnLike"]["aws:SourceArn"].endswith(f":{account}:rule/*")
     assert lets_in["Principal"] == {"Service": "events.amazonaws.com"}
     for target in starts:
         assert json.loads(target["Input"]).keys() == document["Content"]["parameters"].keys()

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.monitoring.events import events_queue
-from trainway.spec.derived.capacity_times import failed_calls_queue
+from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.xids import load_xids
 from trainway.spec.platform import Platform
+from trainway.spec.sections.orchestrator import Orchestrator
 
 EXPORT_BEHIND_SECONDS = 3600
-# Three tries of the runbook that tells of events.
-UNTOLD_SECONDS = 900
+# Longer than three tries of the runbook that tells of events. The age of the oldest message would be that of one that
+# was received less than three times.
+UNTOLD_MINUTES = 15
+QUEUED = "ApproximateNumberOfMessagesVisible"
 # A GPU that runs kernels has a higher utilization, whatever it waits for: kernels of NCCL spin while they wait.
 BUSY_PERCENT = 50
 IDLE_PERCENT = 5
@@ -62,30 +65,24 @@ def alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
 def every_alarm(platform: Platform) -> Iterator[Alarm]:
     """Yield the alarms of all orchestrators, with the numbers of one platform."""
     yield from _file_system(platform)
-    yield Alarm(
-        "CapacityScheduleFailed",
-        "critical",
-        (
-            Threshold(
-                "ApproximateNumberOfMessagesVisible",
-                "Maximum",
-                ">",
-                0,
-                {"QueueName": failed_calls_queue(platform.name)},
-            ),
-        ),
-        5,
-        f"A schedule could not set the nodes of a Capacity Block. The call is in the queue "
-        f"{failed_calls_queue(platform.name)}: set the nodes by hand.",
-    )
+    if platform.orchestrator is Orchestrator.EKS and any(map(capacity_times, platform.node_groups)):
+        failed = failed_calls_queue(platform.name)
+        yield Alarm(
+            "CapacityScheduleFailed",
+            "critical",
+            (Threshold(QUEUED, "Maximum", ">", 0, {"QueueName": failed}),),
+            5,
+            "A schedule could not set the nodes of a Capacity Block. The call is in the queue "
+            f"{failed}: set the nodes by hand.",
+        )
     queue = events_queue(platform.name)
     yield Alarm(
         "EventsNotTold",
         "warning",
-        (Threshold("ApproximateAgeOfOldestMessage", "Maximum", ">", UNTOLD_SECONDS, {"QueueName": queue}),),
-        5,
-        f"An event of AWS that people should have been told of has been in the queue {queue} for "
-        f"{UNTOLD_SECONDS // 60} minutes.",
+        (Threshold(QUEUED, "Minimum", ">", 0, {"QueueName": queue}),),
+        UNTOLD_MINUTES,
+        f"An event of AWS that people should have been told of has been in the queue {queue} for {UNTOLD_MINUTES} "
+        "minutes.",
     )
     yield from _nodes()
     yield from _gpus()
@@ -166,7 +163,8 @@ def _nodes() -> Iterator[Alarm]:
     )
     # On Slurm, the controller lists the nodes. On EKS, the collector finds pods that run, and a node may have none.
     silent = 'max by (job, instance) (up{job!="runs"}) == 0'
-    ready = 'kube_node_status_condition{condition="Ready", status="true"} == 1'
+    # Nodes of Fargate have no DaemonSets.
+    ready = 'kube_node_status_condition{condition="Ready", status="true", node!~"fargate-.*"} == 1'
     as_target = f'label_replace(label_replace({ready}, "instance", "$1", "node", "(.*)"), "job", "node", "", "")'
     yield Alarm(
         "ExporterGone",

@@ -11,10 +11,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 # A run writes its state every half a minute. That of a node that has died may be the last one.
 LIVE_SECONDS = 900
+# A record has the files of its job.
+MOST_BYTES = 1_000_000
 # A subject of SNS has fewer than 101 characters of ASCII in one line.
 # https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (read 2026-11-25)
 SUBJECT_CHARACTERS = 100
@@ -35,9 +38,13 @@ def words_of(words: Any, values: dict[str, str]) -> str:
 
 
 def cluster_of(client: Callable[[str], Any], kind: str, name: str) -> str:
-    """Return the EKS cluster of an instance or of an Auto Scaling group by its tag, or "" if it has none."""
+    """Return the EKS cluster of an instance or of an Auto Scaling group by its tag.
+
+    Returns "" for one that has none, or that is gone.
+    """
     if kind == "instance":
-        found = client("ec2").describe_instances(InstanceIds=[name])["Reservations"]
+        wanted = [{"Name": "instance-id", "Values": [name]}]
+        found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
         tagged = [each for reservation in found for each in reservation["Instances"]]
     else:
         tagged = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
@@ -45,19 +52,24 @@ def cluster_of(client: Callable[[str], Any], kind: str, name: str) -> str:
     return next((str(tag["Value"]) for tag in tags if tag["Key"] == "eks:cluster-name"), "")
 
 
-def runs_on(client: Callable[[str], Any], bucket: str, prefixes: list[str], node: str) -> Iterator[dict[str, Any]]:
-    """Yield the record and the state of each run that is on a node: `node` is its name or the ID of its instance."""
+def runs_on(
+    client: Callable[[str], Any], bucket: str, prefixes: list[str], node: str, at: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the record and the state of each run that was on a node at a time, in seconds since the epoch.
+
+    `node` is its name or the ID of its instance. Jobs write the objects, so large ones are left out.
+    """
     s3 = client("s3")
     for prefix in prefixes:
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for each in page.get("Contents", []):
-                key = each["Key"]
-                if not key.endswith(".state") or time.time() - each["LastModified"].timestamp() > LIVE_SECONDS:
+            small = {each["Key"]: each for each in page.get("Contents", []) if each["Size"] <= MOST_BYTES}
+            for key, each in small.items():
+                if not key.endswith(".state") or at - each["LastModified"].timestamp() > LIVE_SECONDS:
                     continue
                 state = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
                 if any(is_node(name, node) for name in state.get("nodes", [])):
-                    record = s3.get_object(Bucket=bucket, Key=key.removesuffix(".state") + ".json")["Body"].read()
-                    yield {"record": json.loads(record), "state": state}
+                    record = s3.get_object(Bucket=bucket, Key=key.removesuffix(".state") + ".json")
+                    yield {"record": json.loads(record["Body"].read(MOST_BYTES)), "state": state}
 
 
 def is_node(recorded: str, node: str) -> bool:
@@ -78,20 +90,20 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     return [line, "It has no complete checkpoint yet."]
 
 
-def message_of(events: Any, runs: list[dict[str, Any]], problem: str = "") -> tuple[str, str]:
-    """Return the subject and the text of a message."""
+def message_of(events: Any, runs: list[str], problem: str = "") -> tuple[str, str]:
+    """Return the subject and the text of a message. `runs` are the lines about the runs on the node."""
     values = {name: value for name, value in events["values"].items() if value}
     happened = words_of(events["happened"], values)
-    lines = [happened]
-    for each in runs:
-        lines += ["", *lines_of(each)]
+    lines = [happened, *runs]
     if problem:
         lines += ["", f"The runs on the node could not be looked up: {problem}"]
     elif events["node"] in values and not runs:
         lines += ["", "No run of the training job has recorded that it is on this node."]
+    if events.get("time"):
+        lines += ["", f"It happened at {events['time']}."]
     lines += ["", f"What happens next: {words_of(events['next'], values)}"]
     subject = f"Trainway {events['platform']}: {happened}".splitlines()[0]
-    subject = subject.encode("ascii", "replace").decode()
+    subject = re.sub(r"[^ -~]", "?", subject)
     if len(subject) > SUBJECT_CHARACTERS:
         subject = subject[: SUBJECT_CHARACTERS - 3] + "..."
     return subject, "\n".join(lines)[:MESSAGE_CHARACTERS]
@@ -125,33 +137,48 @@ def values_of(event: Any, paths: dict[str, str]) -> dict[str, str]:
 
 
 def waiting(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
-    """Yield the messages in a queue, each once. EventBridge may send the first one only after it has started this."""
+    """Yield the messages in a queue, each once. EventBridge may send the first one only after it has started this.
+
+    One message is received at a time, so that a step that runs out of time hides no others.
+    """
     seen, seconds = set(), 20
-    while True:
-        found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=seconds)
-        new = [each for each in found.get("Messages", []) if each["MessageId"] not in seen]
-        if not new:
+    while found := sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=seconds).get("Messages"):
+        (message,) = found
+        if message["MessageId"] in seen:
+            sqs.change_message_visibility(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
             return
-        seen |= {each["MessageId"] for each in new}
+        seen.add(message["MessageId"])
         seconds = 0
-        yield from new
+        yield message
 
 
 def tell(client: Callable[[str], Any], settings: Any, sent: dict[str, Any]) -> None:
-    """Publish the message of an event, unless it is one of another cluster. `sent` has the event and its `kind`."""
-    kind = settings["kinds"][sent["kind"]]
-    values = values_of(sent["event"], kind["paths"])
+    """Publish the message of an event, unless it is one of another cluster. `sent` has the event and its `kind`.
+
+    A kind that the platform has no longer is nobody's, too.
+    """
+    kind, event = settings["kinds"].get(sent["kind"]), sent["event"]
+    if kind is None:
+        return
+    values = values_of(event, kind["paths"])
     if kind["tagged"]:
         what, name = kind["tagged"]
         if name not in values or cluster_of(client, what, values[name]) != settings["platform"]:
             return
-    runs, problem = [], ""
+    lines: list[str] = []
+    problem = ""
     if kind["node"] in values:
         try:
-            runs = list(runs_on(client, settings["bucket"], settings["prefixes"], values[kind["node"]]))
-        except Exception as error:  # the event must be told without the runs, too
-            problem = str(error)
-    subject, text = message_of({"platform": settings["platform"], **kind, "values": values}, runs, problem)
+            at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+        except (KeyError, ValueError):
+            at = time.time()
+        try:
+            for each in runs_on(client, settings["bucket"], settings["prefixes"], values[kind["node"]], at):
+                lines += ["", *lines_of(each)]
+        except Exception as error:  # whatever a job has written there, the event must be told
+            problem = f"{type(error).__name__}: {error}"
+    told = {"platform": settings["platform"], **kind, "values": values, "time": event.get("time", "")}
+    subject, text = message_of(told, lines, problem)
     client("sns").publish(
         TopicArn=settings["topic"],
         Subject=subject,
@@ -177,6 +204,9 @@ def handler(events: Any, _context: Any) -> dict[str, Any]:
             tell(client, events, json.loads(message["Body"]))
         except Exception as error:  # the other events must be told, too
             failures.append(f"{type(error).__name__}: {error}")
+            # The next attempt of the step finds it.
+            handle = message["ReceiptHandle"]
+            sqs.change_message_visibility(QueueUrl=events["queue"], ReceiptHandle=handle, VisibilityTimeout=0)
             continue
         sqs.delete_message(QueueUrl=events["queue"], ReceiptHandle=message["ReceiptHandle"])
         told += 1

@@ -97,7 +97,17 @@ class EventMessages(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
             ),
         )
-        rules = []
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={
+                    "ArnLike": {"aws:SourceArn": regional_arn("events", "rule/*")},
+                    "StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID},
+                },
+            )
+        )
         for kind in kinds:
             rule = events.CfnRule(
                 self,
@@ -122,22 +132,15 @@ class EventMessages(Construct):
             )
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
-            rules.append(rule)
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[queue.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": [each.attr_arn for each in rules]}},
-            )
-        )
+            # EventBridge drops what it may not send.
+            rule.node.add_dependency(queue)
 
 
 def _permissions(
     kinds: Sequence[EventKind], bucket: s3.IBucket, prefixes: Sequence[str], alerts: Alerts, queue: sqs.IQueue
 ) -> list[Permission]:
     found = [
-        Permission(("sqs:DeleteMessage", "sqs:ReceiveMessage"), (queue.queue_arn,)),
+        Permission(("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"), (queue.queue_arn,)),
         Permission(("sns:Publish",), (alerts.topic.topic_arn,)),
         Permission(("kms:Decrypt", "kms:GenerateDataKey"), (alerts.key.key_arn,)),
     ]

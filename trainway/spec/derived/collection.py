@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics import Emitter, load_emitters
@@ -56,7 +55,6 @@ def collector_of(platform: Platform) -> Collector | None:
 def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
     """Return the metric emitters that the stacks and lifecycle scripts install in a platform, and the collector."""
     instances, collector = tuple(all_types(platform, catalogue)), collector_of(platform)
-    is_eks = platform.orchestrator is Orchestrator.EKS
     # The scripts of Slurm's nodes install exporters, with or without a collector.
     by_scripts = platform.orchestrator is Orchestrator.HYPERPOD_SLURM and platform.slurm_or_default.exporters
     in_pods = collector in (Collector.HYPERPOD_ADDON, Collector.AWS_MANAGED)
@@ -64,8 +62,7 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
     has_efa = any(each.efa_interfaces for each in instances)
     runs = {
         "lustre": platform.storage.lustre is not None,
-        "capacity_schedules": is_eks and any(map(capacity_times, platform.node_groups)),
-        "events": True,
+        "queues": True,
         "node": on_nodes,
         "efa": on_nodes and has_efa,
         "dcgm": on_nodes and any(each.accelerator and each.accelerator.vendor == "nvidia" for each in instances),
