@@ -45,7 +45,7 @@ def a_capacity_block_has_one_start_one_end_and_instances_for_all_its_groups(
     most = service_facts().capacity_blocks.most_instances
     for identifier, (first, *others) in shared.items():
         _, group, block = first
-        instances = group.largest
+        instances = group.count
         for index, other, others_block in others:
             for key, ours, theirs in (
                 ("start", others_block.start, block.start),
@@ -60,8 +60,8 @@ def a_capacity_block_has_one_start_one_end_and_instances_for_all_its_groups(
                         reason,
                         f"write {minute(theirs)} in both, or in neither",
                     )
-            instances += other.largest
-            if instances > most >= other.largest and group.largest <= most:
+            instances += other.count
+            if instances > most >= other.count and group.count <= most:
                 reason = f"with it, the groups of {identifier} have {instances} instances, and a block at most {most}"
                 yield (
                     ("node_groups", index, "count"),

@@ -38,7 +38,7 @@ S3Uri = Annotated[
     str,
     Matches(
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html (read 2026-11-30)
-        r"s3://(?=[a-z0-9.-]{3,63}(/|$))(?!\d+(\.\d+){3}(/|$))[a-z0-9-]+(\.[a-z0-9-]+)*(/.*)?",
+        r"s3://(?=[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$))(?!\d+(\.\d+){3}(/|$))[a-z0-9-]+(\.[a-z0-9][a-z0-9-]*)*(/.*)?",
         "it is not an S3 location",
         "write it as in s3://bucket/prefix/",
     ),
@@ -124,8 +124,9 @@ KmsKey = Annotated[
     ),
 ]
 
-# https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (Name, read 2026-11-30)
-SECRET_ARN = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}"
+# https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (Name, read 2026-11-30). Names of
+# secrets that a service manages also have an exclamation mark, for example rds!cluster-1.
+SECRET_ARN = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[A-Za-z0-9/_+=.@!-]+-[A-Za-z0-9]{6}"
 Secret = Annotated[
     str,
     Matches(
