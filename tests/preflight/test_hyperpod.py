@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -118,6 +119,25 @@ def test_quotas_without_a_code_are_found_by_their_names(file: Path, emulator: Em
     emulator.hold(quotas=[])
     (unknown,) = run(file, emulator, "quotas")
     assert unknown["level"] == "not checked" and name in unknown["what"]
+
+
+def test_networks_and_addresses_that_an_account_has_already_are_counted(file: Path, emulator: Emulator) -> None:
+    def quota(service: str, code: str, value: float) -> dict[str, Any]:
+        return {"ServiceCode": service, "QuotaCode": code, "QuotaName": code, "Value": value, "Adjustable": True}
+
+    ec2 = boto3.client("ec2", region_name="us-west-2", endpoint_url=emulator.endpoint)
+    there = len(ec2.describe_vpcs()["Vpcs"])
+    emulator.hold(quotas=[quota("vpc", "L-F678F1CE", there + 1), quota("ec2", "L-0263D0A3", 1)])
+    found = [each["what"] for each in run(file, emulator, "quotas") if each["level"] == "warning"]
+    assert found == []
+    ec2.allocate_address(Domain="vpc")
+    emulator.hold(quotas=[quota("vpc", "L-F678F1CE", there), quota("ec2", "L-0263D0A3", 1)])
+    found = [each["what"] for each in run(file, emulator, "quotas") if each["level"] == "warning"]
+    assert found == [
+        f"of the quota VPCs per Region, which is {there}, {there} is in use",
+        "of the quota EC2-VPC Elastic IPs, which is 1, 1 is in use",
+    ]
+    emulator.hold(quotas=[])
 
 
 def test_nodes_whose_health_is_checked_deeply_are_told_before_a_deploy(file: Path, emulator: Emulator) -> None:

@@ -281,11 +281,13 @@ def test_the_capacity_of_a_control_plane_has_a_line(tmp_path: Path) -> None:
     ("region", "throughput", "said"),
     [
         ("us-east-1", 500, "$3,264 a month (list price of 2022-04-11)"),
+        ("us-east-1", None, "$1,344 a month (list price of 2026-07-13)"),
         ("us-west-2", 500, "unknown in us-west-2, and up to $4,519 a month elsewhere (ap-northeast-1, 2022-09-03)"),
     ],
 )
-def test_a_file_system_costs_the_same_in_a_diff_and_in_a_plan(region: str, throughput: int, said: str) -> None:
+def test_a_file_system_costs_the_same_in_a_diff_and_in_a_plan(region: str, throughput: int | None, said: str) -> None:
     assert monthly_price(region, 9600, throughput) == said
-    listed = listed_price(Item(PriceKind.SERVICE, region, f"lustre-persistent-2-{throughput}"))
+    name = f"lustre-persistent-2-{throughput}" if throughput else "lustre-scratch-2"
+    listed = listed_price(Item(PriceKind.SERVICE, region, name))
     assert (listed is None) == said.startswith("unknown")
     assert listed is None or f"${listed.usd * 9600:,.0f}" in said

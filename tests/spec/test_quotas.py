@@ -159,8 +159,8 @@ def test_every_example_names_a_quota_for_each_group(file: Path) -> None:
                 # train, data, and the system nodes.
                 "Managed node groups per cluster": 3,
                 "Nodes per managed node group": 16,
-                # 16 and 8 nodes of 500 GiB, and two of 100 GiB.
-                "Storage for General Purpose SSD (gp3) volumes, in TiB": 12,
+                # 4 nodes of 500 GiB, and two of 100 GiB: without those that may come later.
+                "Storage for General Purpose SSD (gp3) volumes, in TiB": 3,
             },
         ),
         ("closed-hyperpod-eks", {"VPCs per Region": 1, "Clusters": 1}),

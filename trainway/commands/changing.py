@@ -169,7 +169,8 @@ def diff(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep the synthesized templates in DIR, for `cdk deploy --app DIR`. Default: delete them.",
+            help="Keep the synthesized templates in DIR, for `cdk deploy --app DIR --import-existing-resources`. "
+            "Default: delete them.",
         ),
     ] = None,
     destroy: Annotated[

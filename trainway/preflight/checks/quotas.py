@@ -15,6 +15,12 @@ from trainway.spec.derived.quotas import QuotaNeed, quota_needs
 DAY = timedelta(days=1)
 # The states of a request that AWS has not decided.
 OPEN = ("PENDING", "CASE_OPENED")
+# Quotas without a metric of their use, and the calls that list what counts.
+COUNTED = {
+    "L-F678F1CE": ("ec2", "describe_vpcs", "Vpcs"),
+    "L-0263D0A3": ("ec2", "describe_addresses", "Addresses"),
+    "L-1194D53C": ("eks", "list_clusters", "clusters"),
+}
 
 
 @check(
@@ -23,6 +29,9 @@ OPEN = ("PENDING", "CASE_OPENED")
     "servicequotas:GetAWSDefaultServiceQuota",
     "servicequotas:ListRequestedServiceQuotaChangeHistoryByQuota",
     "cloudwatch:GetMetricData",
+    "ec2:DescribeAddresses",
+    "ec2:DescribeVpcs",
+    "eks:ListClusters",
 )
 def quotas(inquiry: Inquiry) -> Iterator[AccountFinding]:
     """Each quota of the account is as large as the platform at its largest needs."""
@@ -115,7 +124,13 @@ def _by_name(inquiry: Inquiry, service: str) -> Mapping[str, dict[str, Any]]:
 
 
 def _in_use(inquiry: Inquiry, quota: dict[str, Any]) -> float | None:
-    """Return the largest use of the last day, of a quota whose use CloudWatch has."""
+    """Return what is used now, or the largest use of the last day, of a quota whose use CloudWatch has."""
+    if counted := COUNTED.get(quota["QuotaCode"]):
+        service, operation, listed = counted
+        try:
+            return float(len((inquiry.aws.ask(service, operation) or {})[listed]))
+        except NotAnswered:
+            return None
     metric = quota.get("UsageMetric")
     if not metric or not metric.get("MetricName"):
         return None

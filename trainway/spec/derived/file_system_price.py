@@ -12,12 +12,13 @@ PRICES: Final = "https://aws.amazon.com/fsx/lustre/pricing/"
 def monthly_price(region: str, capacity_gib: int | None, throughput_mbps_per_tib: int | None) -> str:
     """Return the monthly price of the storage of a Lustre file system, by the price list that `plan` uses.
 
-    A price that is not known in the Region is named with the highest one of another. Without a capacity in GiB or a
-    throughput in MB/s per TiB, the text names the page with the prices.
+    A price that is not known in the Region is named with the highest one of another. Without a capacity in GiB, the
+    text names the page with the prices. A file system without a throughput in MB/s per TiB is a scratch one.
     """
-    if capacity_gib is None or throughput_mbps_per_tib is None:
+    if capacity_gib is None:
         return f"by throughput and by what it holds ({PRICES})"
-    item = Item(PriceKind.SERVICE, region, f"lustre-persistent-2-{throughput_mbps_per_tib}")
+    name = f"lustre-persistent-2-{throughput_mbps_per_tib}" if throughput_mbps_per_tib else "lustre-scratch-2"
+    item = Item(PriceKind.SERVICE, region, name)
 
     def words(price: Price) -> str:
         return f"${price.usd * capacity_gib:,.0f} a month"

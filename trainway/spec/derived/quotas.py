@@ -54,6 +54,7 @@ def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota
     for group in platform.node_groups:
         yield from _of_group(group, catalogue, hyperpod=hyperpod)
     if platform.orchestrator.is_kubernetes:
+        # Those of nodes that may come later would refuse a deploy that succeeds.
         system = platform.kubernetes_or_default.system_nodes
         instance = catalogue[system.instance_type]
         count = system.count + eks.new_nodes_per_zone * len(platform.zones)
@@ -102,7 +103,7 @@ def _of_account(platform: Platform) -> Iterator[tuple[_Quota, int]]:
         yield ("eks", facts.eks.node_groups_quota.name, facts.eks.node_groups_quota.code), len(groups) + 1
         yield ("eks", facts.eks.nodes_quota.name, facts.eks.nodes_quota.code), max(each.largest for each in groups)
         system = platform.kubernetes_or_default.system_nodes.count * SYSTEM_VOLUME_GIB
-        gib = system + sum(each.largest * each.root_volume_gib for each in groups)
+        gib = system + sum(each.count * each.root_volume_gib for each in groups)
         yield ("ebs", facts.ebs.gp3_quota.name, facts.ebs.gp3_quota.code), ceil(gib / 1024)
     builds = facts.codebuild.builds_quotas
     has_image = any(platform.of_image(name).image.uri is None for name in platform.image_names)
