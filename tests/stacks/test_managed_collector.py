@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,10 @@ def test_without_the_key_there_is_no_collector_no_workspace_and_no_exporter(tmp_
     assert not names & {"prometheus-node-exporter", "kube-state-metrics"}
 
 
-def test_the_plan_says_that_the_price_of_the_collector_is_not_known(platform: Platform) -> None:
+def test_the_plan_counts_the_hour_of_the_collector(platform: Platform) -> None:
     (line,) = [
         each for each in price_lines(platform, load_catalogue(), listed_price) if each.item.name == "metrics-collector"
     ]
-    assert line.price is None
-    assert "no price known for the AWS managed collector" in line.unknown
+    assert line.price is not None
+    assert line.price.source.url == "https://aws.amazon.com/prometheus/pricing/"
+    assert line.price.usd * 730 == Decimal("29.20")

@@ -97,7 +97,7 @@ class EventMessages(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
             ),
         )
-        queue.add_to_resource_policy(
+        sending = queue.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
@@ -133,7 +133,8 @@ class EventMessages(Construct):
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
             # EventBridge drops what it may not send.
-            rule.node.add_dependency(queue)
+            if sending.policy_dependable is not None:
+                rule.node.add_dependency(sending.policy_dependable)
 
 
 def _permissions(
