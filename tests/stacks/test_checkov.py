@@ -137,6 +137,12 @@ def test_cloudwatch_logs_may_use_the_key_of_every_log_group_and_for_nothing_else
     assert encrypted
 
 
+def test_every_queue_is_encrypted(read: list[Template]) -> None:
+    queues = [each for template in read for each in resources(template, "AWS::SQS::Queue").values()]
+    assert queues
+    assert all(each["SqsManagedSseEnabled"] is True for each in queues)
+
+
 def test_who_writes_to_a_log_group_may_use_its_key_through_cloudwatch_logs(read: list[Template]) -> None:
     written: list[Any] = []
     encrypted: list[Any] = []
