@@ -51,10 +51,13 @@ def test_a_process_that_was_stopped_writes_its_stacks_too(tmp_path: Path) -> Non
 def test_the_first_rank_writes_its_stacks_although_it_has_started_the_others(tmp_path: Path) -> None:
     """Lightning starts ranks so: only the others have the variable from their start."""
     program = (
-        f"{STEPS}import subprocess\n"
+        "import os, subprocess, sys, threading\n"
         "def first(): threading.Event().wait()\ndef second(): threading.Event().wait()\n"
-        "if 'LOCAL_RANK' in os.environ: second()\n"
-        "subprocess.Popen([sys.executable, 'train.py'], env={**os.environ, 'LOCAL_RANK': '1'})\nfirst()\n"
+        "if 'LOCAL_RANK' in os.environ: print('ready', flush=True); second()\n"
+        "environment = {**os.environ, 'LOCAL_RANK': '1'}\n"
+        "rank = subprocess.Popen([sys.executable, 'train.py'], env=environment, stdout=subprocess.PIPE)\n"
+        # Before the steps, because a hang is counted from the last of them.
+        f"rank.stdout.readline()\n{STEPS}first()\n"
     )
     status, said = ended(tmp_path, program)
     assert status == HUNG and "in first" in said and "in second" in said

@@ -9,11 +9,14 @@ import contextlib
 import os
 import resource
 import signal
+import time
+from pathlib import Path
 
 from trainway.launch.node.process_tree import descendants, parent_of, variables_of
 from trainway.launch.node.program_stop import handling, ranks_below
 
 VARIABLE = "PYTHONFAULTHANDLER"
+_SECONDS_FOR_ONE = 0.5
 
 
 def write_stacks(pid: int) -> "set[int]":
@@ -35,7 +38,21 @@ def write_stacks(pid: int) -> "set[int]":
                 # A process that was stopped handles no signal before it continues.
                 os.kill(each, signal.SIGCONT)
                 told.add(each)
+                _wait_for_end(each)
     return told
+
+
+def _wait_for_end(pid: int) -> None:
+    """Wait for a process to end, because two that write at once to one pipe mix the parts of their lines."""
+    end = time.monotonic() + _SECONDS_FOR_ONE
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        except OSError:
+            return
+        if state in (b"Z", b"X"):
+            return
+        time.sleep(0.01)
 
 
 def _with_first_rank(ranks: "set[int]") -> "set[int]":
