@@ -9,13 +9,11 @@ import pytest
 from trainway.diff.answers import with_answers
 from trainway.diff.change_sets import Answered
 from trainway.diff.compare import Action, ResourceDiff, compare
-from trainway.diff.costs import cost_of, minutes_of
+from trainway.diff.costs import cost_of
 from trainway.diff.create_only import Verdict, create_only_table
-from trainway.diff.instance_groups import KIND as INSTANCE_GROUP_KIND
 from trainway.diff.protected import instead_of, is_protected, remedies
 from trainway.diff.signing import rule_that_stays
 from trainway.diff.tokens import Id, StackTemplate
-from trainway.spec.derived import creation
 
 TABLE = create_only_table().types
 REPLACING = [
@@ -256,14 +254,3 @@ def test_a_signing_rule_stays_unless_the_file_says_that_nothing_is_signed(after:
     assert ("stays in the registry" in rule_that_stays(profile, diffs)) is stays
     assert [rule_that_stays(each, diffs) for each in diffs if each is not profile] == [""]
     assert "`sign: false`" in rule_that_stays(profile, ()), "a destroy has no other stack to look at"
-
-
-def test_a_new_group_takes_as_long_as_the_checks_of_its_nodes() -> None:
-    def minutes(**properties: Any) -> int:
-        after = resource(INSTANCE_GROUP_KIND, InstanceCount=2, **properties)
-        return minutes_of(
-            ResourceDiff(Id("cluster", "HyperPod/train"), INSTANCE_GROUP_KIND, Action.CREATED, after=after)
-        )
-
-    checks = creation.durations()[creation.DEEP_HEALTH_CHECKS].minutes
-    assert minutes(OnStartDeepHealthChecks=["InstanceStress"]) == minutes() + checks

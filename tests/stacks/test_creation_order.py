@@ -15,35 +15,21 @@ import yaml
 from tests.people import ADMIN
 from tests.stacks.by_example import ByExample
 from tests.synthesis import EXAMPLES, ROOT, assembly_in, stack_dependencies, templates_of
+from trainway.diff.duration import step_of
 from trainway.spec.derived import creation
-from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, ON_NODES, TASK_GOVERNANCE
 from trainway.spec.derived.creation import creation_steps, critical_path, minutes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 
 Node = tuple[str, str]
 
-KINDS = {
-    "AWS::ECR::Repository": creation.REPOSITORIES,
-    "AWS::EC2::NatGateway": creation.NETWORK,
-    "AWS::EC2::VPCEndpoint": creation.NETWORK,
-    "AWS::EKS::Cluster": creation.CONTROL_PLANE,
-    "AWS::FSx::FileSystem": creation.FILE_SYSTEM,
-    "AWS::S3::Bucket": creation.BUCKET,
-    "AWS::SageMaker::Cluster": creation.HYPERPOD,
-}
-ADDONS = {
-    **dict.fromkeys(BEFORE_NODES, creation.NETWORKING_ADDONS),
-    **dict.fromkeys(ON_NODES, creation.CLUSTER_ADDONS),
-    OBSERVABILITY: creation.HYPERPOD_ADDONS,
-    TASK_GOVERNANCE: creation.HYPERPOD_ADDONS,
-}
 STAGES = {
     "Autoscaling": creation.AUTOSCALING,
     "Cluster": creation.CHARTS,
     "Image": creation.IMAGE,
     "Mirror": creation.MIRROR,
     "Scripts": creation.SCRIPTS,
+    "Squash": creation.ROOT_SQUASH,
 }
 
 
@@ -76,19 +62,14 @@ class Deployment:
 
 
 def _step(role: str, id: str, resource: dict[str, Any]) -> str | None:
-    kind = resource["Type"]
-    if kind == "AWS::EKS::Addon":
-        return ADDONS.get(resource["Properties"]["AddonName"])
-    if kind == "AWS::EKS::Nodegroup":
-        return creation.SYSTEM_NODES if role == "control-plane" else creation.NODES
-    if kind == "AWS::CloudFormation::WaitCondition":
+    if resource["Type"] == "AWS::CloudFormation::WaitCondition":
         (stage,) = re.findall(r"Delivery([A-Z][a-z]+)Done", id)
         if stage == "Image" and role.startswith("image-"):
             return creation.step_of_image(role.removeprefix("image-"))
         # The base and the user's additions are parts of making the image.
         return None if stage in ("Base", "Additions") else STAGES[stage]
     # The bucket that another one's logs go to is a part of making that one.
-    return None if "AccessLogs" in id else KINDS.get(kind)
+    return None if "AccessLogs" in id else step_of(role, resource)
 
 
 def _named(value: Any) -> Iterator[str]:

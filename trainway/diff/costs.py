@@ -1,13 +1,12 @@
-"""Calculate the cost of a change: stopped nodes, lost data, and the minutes of the deploy."""
+"""Calculate the cost of a change: stopped nodes, lost data, and what is billed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.instance_groups import KIND, UPDATED
-from trainway.spec.derived import creation
 from trainway.spec.derived.file_system_price import monthly_price
 
 # Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
@@ -22,18 +21,6 @@ DATA: Final = {
     "AWS::KMS::Key": "whatever is encrypted with it, after the key's waiting period",
     "AWS::Logs::LogGroup": "its log lines",
     "AWS::S3::Bucket": "its objects",
-}
-# The step of a first deploy that creates a resource of a type.
-STEPS: Final = {
-    "AWS::EC2::NatGateway": creation.NETWORK,
-    "AWS::EC2::VPCEndpoint": creation.NETWORK,
-    "AWS::EKS::Addon": creation.CLUSTER_ADDONS,
-    "AWS::EKS::Cluster": creation.CONTROL_PLANE,
-    "AWS::EKS::Nodegroup": creation.NODES,
-    "AWS::FSx::FileSystem": creation.FILE_SYSTEM,
-    "AWS::S3::Bucket": creation.BUCKET,
-    "AWS::SageMaker::Cluster": creation.HYPERPOD,
-    KIND: creation.NODES,
 }
 
 
@@ -127,32 +114,6 @@ def is_rolled(each: ResourceDiff) -> bool:
     """Return whether a change in place replaces the nodes of a managed node group."""
     changed = {edit.path[0] for edit in each.edits}
     return each.kind == "AWS::EKS::Nodegroup" and each.action is Action.CHANGED and bool(changed & set(ROLLING))
-
-
-def minutes_of(each: ResourceDiff) -> int:
-    """Return how many minutes a change takes at least, as far as that is known."""
-    known = creation.durations()
-    step = STEPS.get(each.kind)
-    if step is None:
-        return 0
-    if each.action in (Action.CREATED, Action.REPLACED):
-        is_checked = each.kind == KIND and "OnStartDeepHealthChecks" in each.after.get("Properties", {})
-        return known[step].minutes + (known[creation.DEEP_HEALTH_CHECKS].minutes if is_checked else 0)
-    if is_rolled(each):
-        return known[step].minutes * (nodes_now(each) or 0)
-    return 1 if each.action is Action.CHANGED else 0
-
-
-def total_minutes(after: Mapping[str, Sequence[str]], minutes: Mapping[str, int]) -> int:
-    """Return what the longest chain of stacks takes. `after` has the stacks that each is deployed after."""
-    ends: dict[str, int] = {}
-    for stack, before in after.items():
-        ends[stack] = minutes.get(stack, 0) + _latest(ends[each] for each in before if each in ends)
-    return _latest(ends.values())
-
-
-def _latest(ends: Iterable[int]) -> int:
-    return max(ends, default=0)
 
 
 def _nodes(count: int) -> str:

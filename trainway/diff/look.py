@@ -18,9 +18,10 @@ from trainway.diff.assembly import extended_resources, read_assembly, synthesize
 from trainway.diff.blame import Synthesis
 from trainway.diff.change_sets import Answered, may_change
 from trainway.diff.compare import ResourceDiff, compare
-from trainway.diff.costs import cost_of, minutes_of, total_minutes
+from trainway.diff.costs import cost_of
 from trainway.diff.deliveries import delivery_of
 from trainway.diff.deployed import deployed_templates
+from trainway.diff.duration import minutes_of, minutes_of_deploy
 from trainway.diff.exports import deployed_first, held_exports
 from trainway.diff.live_nodes import with_live_nodes
 from trainway.diff.looked import Looked
@@ -31,6 +32,7 @@ from trainway.diff.report import DiffedProperty, DiffedResource, DiffedStack, Di
 from trainway.diff.signing import rule_that_stays
 from trainway.diff.tokens import REFERENCE, StackTemplate
 from trainway.launch.platform.deployed_version import require_upgradable
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform, require_snapshots
 from trainway.spec.platform import Platform
 
@@ -103,8 +105,16 @@ def _report(
     account: AwsAccount, platform: Platform, looked: Looked, refused: Sequence[Refused], first: tuple[str, ...]
 ) -> DiffReport:
     deployed = list(looked.deployed.values())
+    catalogue = load_catalogue()
     deliveries = {
-        name: delivery_of([each for each in looked.diffs if each.id.stack == name], deployed) for name in looked.stacks
+        name: delivery_of(
+            role_of(name, platform),
+            [each for each in looked.diffs if each.id.stack == name],
+            deployed,
+            platform,
+            catalogue,
+        )
+        for name in looked.stacks
     }
     stacks = tuple(
         DiffedStack(
@@ -116,10 +126,6 @@ def _report(
         )
         for name in looked.stacks
     )
-    longest = {
-        stack.name: max((deliveries[stack.name].minutes, *(each.minutes for each in stack.resources)))
-        for stack in stacks
-    }
     return DiffReport(
         platform=platform.name,
         region=account.region,
@@ -128,8 +134,18 @@ def _report(
         left_alone=tuple(sorted(set(looked.deployed) - set(looked.stacks))),
         refused=tuple(refused),
         first=first,
-        minutes=total_minutes({name: stack.after for name, stack in looked.stacks.items()}, longest),
+        minutes=minutes_of_deploy(
+            [(role_of(each.id.stack, platform), each) for each in looked.diffs],
+            {step: took for delivery in deliveries.values() for step, took in delivery.minutes.items()},
+            platform,
+            catalogue,
+        ),
     )
+
+
+def role_of(stack: str, platform: Platform) -> str:
+    """Return the name of a stack without that of its platform, for example `control-plane`."""
+    return stack.removeprefix(f"{platform.name}-")
 
 
 def _told_failure(failure: str) -> str:
@@ -163,7 +179,7 @@ def report_resource(each: ResourceDiff, platform: Platform, diffs: Sequence[Reso
             for before, after in [_values(edit.before, edit.after)]
         ),
         cost=rule_that_stays(each, diffs) or cost_of(each, platform.region),
-        minutes=minutes_of(each),
+        minutes=minutes_of(role_of(each.id.stack, platform), each),
     )
 
 

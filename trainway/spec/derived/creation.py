@@ -66,9 +66,10 @@ def durations() -> Mapping[str, Duration]:
 def creation_steps(platform: Platform, catalogue: Catalogue) -> tuple[CreationStep, ...]:
     """Return the steps of a first deploy until jobs can run, each after the steps that it depends on."""
     known = durations()
+    takes = {name: duration.minutes for name, duration in known.items()} | {IMAGE: minutes_of_base(platform)}
     return (
         *(
-            CreationStep(name, after, known[name].minutes, bool(known[name].sources))
+            CreationStep(name, after, takes[name], bool(known[name].sources))
             for name, after in _order(platform, catalogue)
         ),
         *_further_images(platform, catalogue),
@@ -89,6 +90,12 @@ def minutes(steps: Sequence[CreationStep]) -> int:
     return sum(step.minutes for step in steps)
 
 
+def minutes_of_base(image: Platform) -> int:
+    """Return how long the build of an image from nothing takes, without what a user adds. `image` is its view."""
+    with_engine = "transformer-engine" in image.image.add
+    return durations()[IMAGE].minutes + (durations()[TRANSFORMER_ENGINE].minutes if with_engine else 0)
+
+
 def step_of_image(image: str) -> str:
     """Return the name of the step that builds an image."""
     return IMAGE if image == DEFAULT_IMAGE else f"image {image}"
@@ -103,7 +110,7 @@ def _further_images(platform: Platform, catalogue: Catalogue) -> Iterator[Creati
     for image in platform.images:
         view, earlier = platform.of_image(image), on_base.get(image)
         if view.image.uri is None:
-            took = known[IMAGE_ON_BASE if earlier else IMAGE].minutes
+            took = known[IMAGE_ON_BASE].minutes if earlier else minutes_of_base(view)
             took += known[IMAGE_ADDITIONS].minutes if has_additions(view) else 0
             after = (step_of_image(earlier),) if earlier else (REPOSITORIES, BUCKET, *inside)
             yield CreationStep(step_of_image(image), after, took, published=False)
@@ -119,6 +126,11 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
     lustre = platform.storage.lustre
     if (lustre and lustre.existing is None) or platform.storage.home:
         yield FILE_SYSTEM, (NETWORK, *((BUCKET,) if lustre and lustre.mirror else ()))
+    # What uses the file system waits until its stack is there, whose pipeline squashes root.
+    is_squashed = lustre is not None and lustre.existing is None and lustre.root_squash is not None
+    files = ROOT_SQUASH if is_squashed else FILE_SYSTEM
+    if is_squashed:
+        yield ROOT_SQUASH, (FILE_SYSTEM, BUCKET)
     if platform.image.uri is None:
         yield IMAGE, (REPOSITORIES, BUCKET, *inside)
         if has_additions(platform):
@@ -133,13 +145,13 @@ def _order(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[str, tupl
         yield SYSTEM_NODES, (NETWORKING_ADDONS,)
         yield CLUSTER_ADDONS, (SYSTEM_NODES,)
         # A chart's pods run on system nodes and use DNS. The volumes name the file system.
-        yield CHARTS, (*copies, CLUSTER_ADDONS, *((FILE_SYSTEM,) if platform.storage.lustre_by_key else ()))
+        yield CHARTS, (*copies, CLUSTER_ADDONS, *((files,) if platform.storage.lustre_by_key else ()))
     if not hyperpod:
         yield NODES, (NETWORKING_ADDONS,)
         return
-    yield SCRIPTS, (BUCKET, *inside, *(() if kubernetes else (FILE_SYSTEM,)))
+    yield SCRIPTS, (BUCKET, *inside, *(() if kubernetes else (files,)))
     # HyperPod refuses an EKS cluster without its chart. Under Slurm, its nodes mount the file system.
-    yield HYPERPOD, (NETWORK, SCRIPTS, *((CHARTS,) if kubernetes else (FILE_SYSTEM,)))
+    yield HYPERPOD, (NETWORK, SCRIPTS, *((CHARTS,) if kubernetes else (files,)))
     settings = platform.hyperpod_or_default
     if platform.task_governance or collector_of(platform) is Collector.HYPERPOD_ADDON:
         yield HYPERPOD_ADDONS, (HYPERPOD,)
