@@ -156,6 +156,7 @@ def test_every_service_of_the_examples_can_be_asked_for() -> None:
         "metrics-collector",
         *(f"openzfs-single-az{ha}-{what}" for ha in ("", "-ha") for what in ("storage", "throughput")),
         "s3-standard",
+        "sagemaker-volume",
     }
 
 

@@ -34,7 +34,8 @@ def prices_for(items: Iterable[Item], *, live: bool) -> PriceBook:
 def price_document(platform: Platform, catalogue: Catalogue, prices: PriceBook) -> JsonObject:
     """Return the lines of a platform, their sums, and the sources of the prices, in US dollars.
 
-    Each sum has the names of the lines whose price is unknown, which it leaves out.
+    Each sum has the names of the lines whose price is unknown, which it leaves out. The sums with bounds have the
+    bounds of unknown prices instead.
     """
     lines = price_lines(platform, catalogue, prices)
     return {
@@ -42,8 +43,10 @@ def price_document(platform: Platform, catalogue: Catalogue, prices: PriceBook) 
         "region": platform.region,
         "hours_per_month": HOURS_PER_MONTH,
         "lines": [_line(each) for each in lines],
-        "total": _total(lines, most=False),
+        "total": _total(lines),
         "total_at_most": _total(lines, most=True),
+        "total_with_bounds": _total(lines, bounds=True),
+        "total_at_most_with_bounds": _total(lines, most=True, bounds=True),
         "not_counted": NOT_COUNTED,
         "sources": [source.model_dump(mode="json") for source in _sources(lines)],
     }
@@ -57,26 +60,22 @@ def price_text(document: JsonObject) -> str:
             line["name"],
             _what(line),
             _each(line),
-            _cents(line["usd_per_hour"]),
-            _cents(line["usd_per_month"]),
-            _cents(line["at_most_usd_per_hour"]),
+            *(_cents(line, figure) for figure in ("usd_per_hour", "usd_per_month", "at_most_usd_per_hour")),
         ]
         for line in document["lines"]
     ]
     now, most = document["total"], document["total_at_most"]
-    rows.append(
-        [
-            "total" if not (now["without"] or most["without"]) else "total of the known",
-            "",
-            "",
-            _cents(now["usd_per_hour"]),
-            _cents(now["usd_per_month"]),
-            _cents(most["usd_per_hour"]),
-        ]
-    )
+    is_whole = not (now["without"] or most["without"])
+    rows.append(_sums("total" if is_whole else "total of the known", now, most))
+    if not is_whole:
+        now, most = document["total_with_bounds"], document["total_at_most_with_bounds"]
+        is_bounded = not (now["without"] or most["without"])
+        rows.append(_sums("with the bounds" if is_bounded else "with the bounds that are known", now, most))
     parts = [_columns(head, rows)]
     if unknown := [line["unknown"] for line in document["lines"] if line["unknown"]]:
-        parts.append("Not in the total:\n" + "\n".join(f"  {sentence}" for sentence in dict.fromkeys(unknown)))
+        parts.append(
+            "Not in the total of the known:\n" + "\n".join(f"  {sentence}" for sentence in dict.fromkeys(unknown))
+        )
     if notes := [f"{line['name']}: {line['note']}" for line in document["lines"] if line["note"]]:
         parts.append("\n".join(notes))
     sources = "\n".join(f"  {each['as_of']:10}  {each['title']}" for each in document["sources"])
@@ -95,18 +94,26 @@ def _line(line: PriceLine) -> JsonObject:
         "most": line.most,
         "unit": line.item.unit,
         "usd_each": None if line.price is None else float(line.price.usd),
+        "bound_usd_each": None if line.bound is None else float(line.bound.usd),
         "usd_per_hour": _number(line.per_hour()),
         "usd_per_month": _number(line.per_month()),
         "at_most_usd_per_hour": _number(line.per_hour(most=True)),
         "at_most_usd_per_month": _number(line.per_month(most=True)),
+        "bound_usd_per_hour": _bound(line, line.per_hour(bounds=True)),
+        "bound_usd_per_month": _bound(line, line.per_month(bounds=True)),
+        "bound_at_most_usd_per_hour": _bound(line, line.per_hour(most=True, bounds=True)),
         "as_of": None if line.price is None else line.price.source.as_of,
         "unknown": line.unknown or None,
         "note": line.note or None,
     }
 
 
-def _total(lines: Sequence[PriceLine], *, most: bool) -> JsonObject:
-    found = total(lines, most=most)
+def _bound(line: PriceLine, usd: Decimal | None) -> float | None:
+    return None if line.bound is None else _number(usd)
+
+
+def _total(lines: Sequence[PriceLine], *, most: bool = False, bounds: bool = False) -> JsonObject:
+    found = total(lines, most=most, bounds=bounds)
     return {
         "usd_per_hour": float(round(found.per_hour, 6)),
         "usd_per_month": float(round(found.per_month, 6)),
@@ -114,9 +121,14 @@ def _total(lines: Sequence[PriceLine], *, most: bool) -> JsonObject:
     }
 
 
+def _sums(name: str, now: JsonObject, most: JsonObject) -> list[str]:
+    figures = (now["usd_per_hour"], now["usd_per_month"], most["usd_per_hour"])
+    return [name, "", "", *(f"{usd:,.2f}" for usd in figures)]
+
+
 def _sources(lines: Iterable[PriceLine]) -> list[PriceSource]:
     """Return the sources of the prices, each once, the newest first."""
-    used = {line.price.source for line in lines if line.price is not None}
+    used = {known.source for line in lines if (known := line.price or line.bound) is not None}
     return sorted(used, key=lambda source: (source.as_of, source.title), reverse=True)
 
 
@@ -133,11 +145,16 @@ def _what(line: JsonObject) -> str:
 
 
 def _each(line: JsonObject) -> str:
-    return "unknown" if line["usd_each"] is None else f"{line['usd_each']:.10g}"
+    if line["usd_each"] is not None:
+        return f"{line['usd_each']:.10g}"
+    return "unknown" if line["bound_usd_each"] is None else f"≤ {line['bound_usd_each']:.4g}"
 
 
-def _cents(usd: float | None) -> str:
-    return "unknown" if usd is None else f"{usd:,.2f}"
+def _cents(line: JsonObject, figure: str) -> str:
+    if line[figure] is not None:
+        return f"{line[figure]:,.2f}"
+    bound = line[f"bound_{figure}"]
+    return "unknown" if bound is None else f"≤ {bound:,.2f}"
 
 
 def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainway.spec.derived.price import node_item
+from trainway.spec.facts.price_bounds import bound_of
 from trainway.spec.facts.prices import PriceBook, PriceKind, listed_price
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import capacity_kind
@@ -20,19 +21,27 @@ _BOUGHT = {
 
 @dataclass(frozen=True)
 class NodePrice:
-    """The price of a node of a run: US dollars per hour, or None if it is unknown, and the day of the price list."""
+    """The price of a node of a run: US dollars per hour, or None if it is unknown, and the day of the price list.
+
+    `bound` is what an unknown price is at most, by estimate, and `bound_by` what that follows from.
+    """
 
     instance_type: str
     bought: str
     region: str
     usd_per_hour: float | None
     as_of: str | None
+    bound: float | None = None
+    bound_by: str = ""
 
     def sentence(self, nodes: int) -> str:
         """Return what an hour of this many nodes costs."""
         what = f"{nodes} × {self.instance_type} {self.bought}"
         if self.usd_per_hour is None:
-            return f"no price known for {what} in {self.region}"
+            unknown = f"no price known for {what} in {self.region}"
+            if self.bound is None:
+                return unknown
+            return f"{unknown}; at most about ${nodes * self.bound:,.2f} an hour: {self.bound_by}"
         return f"{what}: ${nodes * self.usd_per_hour:,.2f} an hour, by the list price of {self.as_of}"
 
 
@@ -46,6 +55,8 @@ def node_price(platform: Platform, group: str, instance_type: str, prices: Price
     usd, as_of = (float(price.usd), price.source.as_of) if price else (None, None)
     hyperpod = ", HyperPod" if item.kind in (PriceKind.HYPERPOD, PriceKind.HYPERPOD_SPOT) else ""
     bought = f"{_BOUGHT[capacity_kind(found.capacity)]}{hyperpod}"
+    if price is None and (bound := bound_of(item)):
+        return NodePrice(instance_type, bought, platform.region, usd, as_of, float(bound.usd), bound.by)
     return NodePrice(instance_type, bought, platform.region, usd, as_of)
 
 

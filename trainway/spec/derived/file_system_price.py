@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainway.spec.facts.prices import Item, Price, PriceKind, listed_elsewhere, listed_price
+from trainway.spec.facts.price_bounds import bound_of
+from trainway.spec.facts.prices import Item, PriceKind, listed_price
 
 PRICES: Final = "https://aws.amazon.com/fsx/lustre/pricing/"
 
@@ -12,21 +13,16 @@ PRICES: Final = "https://aws.amazon.com/fsx/lustre/pricing/"
 def monthly_price(region: str, capacity_gib: int | None, throughput_mbps_per_tib: int | None) -> str:
     """Return the monthly price of the storage of a Lustre file system, by the price list that `plan` uses.
 
-    A price that is not known in the Region is named with the highest one of another. Without a capacity in GiB, the
-    text names the page with the prices. A file system without a throughput in MB/s per TiB is a scratch one.
+    A price that is not known in the Region has the bound that `plan` prints. Without a capacity in GiB, the text names
+    the page with the prices. A file system without a throughput in MB/s per TiB is a scratch one.
     """
     if capacity_gib is None:
         return f"by throughput and by what it holds ({PRICES})"
     name = f"lustre-persistent-2-{throughput_mbps_per_tib}" if throughput_mbps_per_tib else "lustre-scratch-2"
     item = Item(PriceKind.SERVICE, region, name)
 
-    def words(price: Price) -> str:
-        return f"${price.usd * capacity_gib:,.0f} a month"
-
     if (known := listed_price(item)) is not None:
-        return f"{words(known)} (list price of {known.source.as_of})"
-    elsewhere = max(listed_elsewhere(item).items(), key=lambda each: each[1].usd, default=None)
-    if elsewhere is None:
-        return f"unknown ({PRICES})"
-    other, price = elsewhere
-    return f"unknown in {region}, and up to {words(price)} elsewhere ({other}, {price.source.as_of})"
+        return f"${known.usd * capacity_gib:,.0f} a month (list price of {known.source.as_of})"
+    if (bound := bound_of(item)) is not None:
+        return f"unknown in {region}, at most about ${bound.usd * capacity_gib:,.0f} a month ({bound.by})"
+    return f"unknown ({PRICES})"

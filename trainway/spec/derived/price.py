@@ -1,7 +1,8 @@
 """What a platform costs while it runs: one line for each thing that AWS bills by the hour or the month.
 
-A line whose price is unknown says so, and is not in the sums. What is billed by use (requests, traffic, logs, builds,
-objects in the bucket) has no line, because the platform file does not say how much there will be.
+A line whose price is unknown says so, with a bound if there is one, and is not in the sum of the known. What is billed
+by use (requests, traffic, logs, builds, objects in the bucket) has no line, because the platform file does not say how
+much there will be.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.derived.volumes import HEAD_VOLUME_GIB, SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue
-from trainway.spec.facts.prices import Item, Price, PriceBook, PriceKind, listed_elsewhere, listed_price
+from trainway.spec.facts.price_bounds import Bound, bound_of
+from trainway.spec.facts.prices import Item, Price, PriceBook, PriceKind, listed_elsewhere
 from trainway.spec.platform import Platform
-from trainway.spec.sections.capacity import capacity_kind
+from trainway.spec.sections.capacity import TimedCapacity, capacity_kind
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import Lustre
 
@@ -49,31 +51,37 @@ class PriceLine:
     most: int
     price: Price | None
     note: str = ""
+    hours: Decimal = Decimal(HOURS_PER_MONTH)
 
     @property
     def by_the_hour(self) -> bool:
         """Return whether the price is for an hour, and not for a month."""
         return self.item.unit == "hour"
 
-    def per_hour(self, *, most: bool = False) -> Decimal | None:
-        """Return US dollars per hour, with all nodes that there can be if `most`. None if the price is unknown."""
-        quantity = self.most if most else self.quantity
-        if not quantity:
-            return Decimal(0)
-        if self.price is None:
-            return None
-        cost = self.price.usd * quantity
-        return cost if self.by_the_hour else cost / HOURS_PER_MONTH
+    @property
+    def bound(self) -> Bound | None:
+        """Return what an unknown price is at most, by estimate. None if the price is known, or nothing bounds it."""
+        return bound_of(self.item) if self.price is None else None
 
-    def per_month(self, *, most: bool = False) -> Decimal | None:
-        """Return US dollars per month of 730 hours. None if the price is unknown."""
+    def per_hour(self, *, most: bool = False, bounds: bool = False) -> Decimal | None:
+        """Return US dollars per hour, with all nodes that there can be if `most`.
+
+        None if the price is unknown, and for `bounds` also what bounds it.
+        """
+        cost = self._cost(most=most, bounds=bounds)
+        return cost if cost is None or self.by_the_hour else cost / HOURS_PER_MONTH
+
+    def per_month(self, *, most: bool = False, bounds: bool = False) -> Decimal | None:
+        """Return US dollars per month of 730 hours, or for all hours of shorter capacity. None as for the hour."""
+        cost = self.per_hour(most=most, bounds=bounds)
+        return None if cost is None else cost * self.hours
+
+    def _cost(self, *, most: bool, bounds: bool) -> Decimal | None:
         quantity = self.most if most else self.quantity
+        known = self.price or (self.bound if bounds else None)
         if not quantity:
             return Decimal(0)
-        if self.price is None:
-            return None
-        cost = self.price.usd * quantity
-        return cost * HOURS_PER_MONTH if self.by_the_hour else cost
+        return None if known is None else known.usd * quantity
 
     @property
     def unknown(self) -> str:
@@ -83,22 +91,19 @@ class PriceLine:
         bought = ", HyperPod" if self.item.kind is PriceKind.HYPERPOD else ""
         unknown = f"{self.name}: no price known for {self.what}{bought} in {self.item.region}"
         if self.item.kind in _UNLISTED:
-            return f"{unknown}: {_UNLISTED[self.item.kind]}"
-        if self.item.kind is PriceKind.HYPERPOD and (ec2 := listed_price(replace(self.item, kind=PriceKind.ON_DEMAND))):
-            own = f"; EC2's own price, which is another, is {ec2.usd:f} an hour ({ec2.source.as_of})"
-        else:
-            own = ""
+            unknown = f"{unknown}: {_UNLISTED[self.item.kind]}"
+        if bound := self.bound:
+            return f"{unknown}; at most about {bound.usd.normalize():f} {_each(self.item.unit)}: {bound.by}"
         known = listed_elsewhere(self.item)
         elsewhere = ", ".join(
             f"{region} {price.usd:f} ({price.source.as_of})" for region, price in list(known.items())[:3]
         )
-        more = f"; elsewhere, for {_each(self.item.unit)}: {elsewhere}" if elsewhere else ""
-        return f"{unknown}{own}{more}"
+        return f"{unknown}; elsewhere, for {_each(self.item.unit)}: {elsewhere}" if elsewhere else unknown
 
 
 @dataclass(frozen=True)
 class Total:
-    """Sums of the known prices in US dollars, and the names of the lines that are not in them."""
+    """Sums in US dollars, and the names of the lines that are not in them."""
 
     per_hour: Decimal
     per_month: Decimal
@@ -107,20 +112,17 @@ class Total:
 
 def price_lines(platform: Platform, catalogue: Catalogue, prices: PriceBook) -> tuple[PriceLine, ...]:
     """Return the lines of a platform, nodes first."""
-    return tuple(
-        PriceLine(line.name, line.what, line.item, line.quantity, line.most, prices(line.item), line.note)
-        for line in _lines(platform, catalogue)
-    )
+    return tuple(replace(line, price=prices(line.item)) for line in _lines(platform, catalogue))
 
 
-def total(lines: Sequence[PriceLine], *, most: bool = False) -> Total:
-    """Return the sum of the lines, with all nodes that there can be if `most`."""
-    hours = [(line, line.per_hour(most=most)) for line in lines]
-    months = [each for line in lines if (each := line.per_month(most=most)) is not None]
+def total(lines: Sequence[PriceLine], *, most: bool = False, bounds: bool = False) -> Total:
+    """Return the sum of the known prices, with all nodes that there can be if `most`, and with bounds if `bounds`."""
+    hours = [(line.name, line.per_hour(most=most, bounds=bounds)) for line in lines]
+    months = [line.per_month(most=most, bounds=bounds) for line in lines]
     return Total(
         sum((each for _, each in hours if each is not None), Decimal(0)),
-        sum(months, Decimal(0)),
-        tuple(line.name for line, each in hours if each is None),
+        sum((each for each in months if each is not None), Decimal(0)),
+        tuple(name for name, each in hours if each is None),
     )
 
 
@@ -170,13 +172,23 @@ def _of_group(platform: Platform, group: NodeGroup) -> Iterator[PriceLine]:
         "reservation": "reserved instances cost the same while they are not used",
         "capacity-block": "paid in advance, for the whole block",
     }
-    note = notes.get(kind, "")
+    note, hours = notes.get(kind, ""), _hours(group)
+    if hours < HOURS_PER_MONTH:
+        note = f"{note or 'it ends'}, so that the month is that of its {hours.normalize():f} hours"
     if others:
         note = f"the price is that of {group.instance_type}"
-    yield PriceLine(
-        group.name, what, node_item(platform, group, group.instance_type), group.count, group.largest, None, note
-    )
-    yield _volumes(platform, group.name, group.root_volume_gib, group.count, group.largest)
+    item = node_item(platform, group, group.instance_type)
+    yield PriceLine(group.name, what, item, group.count, group.largest, None, note, hours)
+    yield replace(_volumes(platform, group.name, group.root_volume_gib, group.count, group.largest), hours=hours)
+
+
+def _hours(group: NodeGroup) -> Decimal:
+    """Return how many hours of a month the capacity of a group is there, by its times if the file has them."""
+    capacity = group.capacity
+    if not isinstance(capacity, TimedCapacity) or capacity.start is None or capacity.end is None:
+        return Decimal(HOURS_PER_MONTH)
+    seconds = Decimal(int((capacity.end - capacity.start).total_seconds()))
+    return min(seconds / 3600, Decimal(HOURS_PER_MONTH))
 
 
 def _of_heads(platform: Platform) -> Iterator[PriceLine]:

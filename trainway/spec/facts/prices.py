@@ -1,7 +1,8 @@
 """List prices in US dollars, each with its source and date: prices.yaml.
 
-A price that the file does not have is unknown. Nothing is derived from the price of another Region, size, or service:
-the prices of HyperPod, for example, are EC2's times 1.18, 1.20, or 1.25, depending on the type.
+A price that the file does not have is unknown. No price is derived from that of another Region, size, or service: the
+prices of HyperPod, for example, are EC2's times 1.18, 1.20, or 1.25, depending on the type. price_bounds.py bounds
+unknown ones.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ SERVICE_UNITS = {
     "interface-endpoint-data": "GB",
     "gp3": "GB-month",
     "hyperpod-volume": "GB-month",
+    "sagemaker-volume": "GB-month",
     "lustre-scratch-2": "GB-month",
     "lustre-persistent-2-125": "GB-month",
     "lustre-persistent-2-250": "GB-month",
