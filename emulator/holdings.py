@@ -38,7 +38,8 @@ class AccountHoldings:
     `denied` are calls that answer AccessDenied in every Region, for example `ec2:DescribeSubnets`. `others_buckets` are
     names of buckets of other accounts. `not_offered` are instance types that EC2 does not have. `layers` are texts of
     images by digest, which ECR gives at an address of the emulator. `file_system_states` are those that are not
-    AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name.
+    AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name. `confirmed` are the addresses
+    and URLs that have confirmed their subscriptions to topics.
     """
 
     account: str
@@ -60,6 +61,7 @@ class AccountHoldings:
     file_system_states: dict[str, str] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
     cluster_nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    confirmed: list[str] = field(default_factory=list)
 
     def set(self, what: dict[str, Any]) -> None:
         """Replace the holdings that `what` names. Raises ValueError for what AWS's API does not have."""
@@ -281,6 +283,30 @@ def _slack_workspaces(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict
     return {"SlackWorkspaces": holdings.slack_workspaces}
 
 
+def _subscriptions(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[str, Any]:
+    """Return subscriptions of which those of people and URLs wait until they are confirmed, which moto leaves out.
+
+    https://docs.aws.amazon.com/sns/latest/api/API_Subscribe.html (read 2026-11-30)
+    """
+    from moto.sns.models import sns_backends
+
+    subscriptions = list(sns_backends[holdings.account][holdings.region].subscriptions.values())
+    asked = ("email", "email-json", "http", "https")
+    waiting = {each.arn for each in subscriptions if each.protocol in asked and each.endpoint not in holdings.confirmed}
+    return {
+        "Subscriptions": [
+            {
+                "SubscriptionArn": "PendingConfirmation" if each.arn in waiting else each.arn,
+                "Owner": holdings.account,
+                "Protocol": each.protocol,
+                "Endpoint": each.endpoint,
+                "TopicArn": each.topic_arn,
+            }
+            for each in subscriptions
+        ]
+    }
+
+
 _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any] | None]] = {
     "chatbot:DescribeSlackWorkspaces": _slack_workspaces,
     "ec2:DescribeCapacityReservations": _capacity_reservations,
@@ -302,4 +328,5 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "service-quotas:GetServiceQuota": _quota,
     "service-quotas:ListRequestedServiceQuotaChangeHistoryByQuota": _quota_requests,
     "service-quotas:ListServiceQuotas": _quotas,
+    "sns:ListSubscriptions": _subscriptions,
 }

@@ -191,6 +191,23 @@ def test_one_run_finds_all_that_is_wrong(environment: dict[str, str], emulator: 
         assert what in said[key]["what"] and fix in said[key]["fix"], said[key]
 
 
+def test_whoever_has_not_confirmed_is_told_nothing_by_sns(
+    environment: dict[str, str], emulator: Emulator, client: Client
+) -> None:
+    sns = client("sns")
+    ours, theirs = (sns.create_topic(Name=name)["TopicArn"] for name in ("atlas-observability-Topic-1", "theirs"))
+    for topic, address in ((ours, "me@example.com"), (ours, "you@example.com"), (theirs, "them@example.com")):
+        sns.subscribe(TopicArn=topic, Protocol="email", Endpoint=address)
+    skipped = [option for each in DEPLOYED_CHECKS if each.name != "subscriptions" for option in ("--skip", each.name)]
+    emulator.hold(confirmed=["you@example.com"])
+    _, findings = run(environment, *skipped, "--skip", "tools")
+    (found,) = findings
+    assert found["what"] == "me@example.com has not confirmed that it is told"
+    assert found["level"] == "warning" and f"--topic-arn {ours} --protocol email" in found["fix"]
+    emulator.hold(confirmed=["you@example.com", "me@example.com"])
+    assert run(environment, *skipped, "--skip", "tools") == (0, [])
+
+
 def test_a_platform_that_is_not_deployed_is_told_once(environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "platform.yaml"
     file.write_text(EXAMPLE.read_text().replace("name: atlas", "name: nowhere"))

@@ -79,6 +79,20 @@ def replaced_route(account: AtlasAccount) -> None:
     account.client("ec2").delete_route(RouteTableId=account.ids["private"], DestinationCidrBlock="0.0.0.0/0")
 
 
+def refusing_acl(account: AtlasAccount) -> None:
+    ec2 = account.client("ec2")
+    (acl,) = ec2.describe_network_acls(Filters=[{"Name": "vpc-id", "Values": [account.ids["vpc"]]}])["NetworkAcls"]
+    ec2.create_network_acl_entry(
+        NetworkAclId=acl["NetworkAclId"],
+        RuleNumber=90,
+        Protocol="6",
+        PortRange={"From": 40000, "To": 50000},
+        CidrBlock="0.0.0.0/0",
+        RuleAction="deny",
+        Egress=False,
+    )
+
+
 def without_rule(account: AtlasAccount) -> None:
     group = account.ids["group"]
     rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
@@ -239,6 +253,10 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
         ],
         "people", "there is no IAM role Admin", "aws iam list-roles",
     ),
+    "a network ACL that refuses answers": (
+        refusing_acl, "network-acls", "inbound rule 90 of acl-",
+        "--ingress --protocol tcp --port-range From=1024,To=65535",
+    ),
     "stack of somebody else": (foreign_stack, "stacks", f"another stack has the name {NAME}-network", "another `name`"),
     "cluster of somebody else": (foreign_cluster, "stacks", "an EKS cluster of the name atlas", "another `name`"),
 }  # fmt: skip
@@ -391,3 +409,17 @@ def test_a_budget_that_the_deploy_creates_is_not_missed(
     skipped = [option for each in CHECKS if each.name != "budget" for option in ("--skip", each.name)]
     ran = CliRunner().invoke(app, ["preflight", str(file), "--json", *skipped], env=account.environment)
     assert json.loads(ran.stdout)["findings"] == [], ran.exception
+
+
+def test_a_vpc_of_dedicated_tenancy_is_refused(account: AtlasAccount, broken: object, tmp_path: Path) -> None:
+    assert broken
+    ec2 = account.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.30.0.0/16", InstanceTenancy="dedicated")["Vpc"]["VpcId"]
+    document = yaml.safe_load(account.file.read_text(encoding="utf-8"))
+    document["network"]["existing"]["vpc_id"] = vpc
+    file = tmp_path / "platform.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    skipped = [option for each in CHECKS if each.name != "vpc" for option in ("--skip", each.name)]
+    ran = CliRunner().invoke(app, ["preflight", str(file), "--json", *skipped], env=account.environment)
+    (found,) = [each for each in json.loads(ran.stdout)["findings"] if "tenancy" in each["what"]]
+    assert found["level"] == "error" and "modify-vpc-tenancy" in found["fix"]

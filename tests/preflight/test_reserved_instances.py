@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -30,9 +30,9 @@ class Account:
 
     number, region = "111122223333", "us-west-2"
 
-    def __init__(self, total: int) -> None:
-        """Set the number of instances, all of which are free."""
-        self.counts = {"TotalInstanceCount": total, "AvailableInstanceCount": total}
+    def __init__(self, total: int, **more: Any) -> None:
+        """Set the number of instances, all of which are free, and what else EC2 says of a reservation."""
+        self.counts = {"TotalInstanceCount": total, "AvailableInstanceCount": total, **more}
 
     def ask(self, _service: str, call: str, **words: Any) -> dict[str, Any] | None:
         """Answer as EC2 and SageMaker do. Nothing is deployed."""
@@ -46,13 +46,14 @@ class Account:
         return {"CapacityReservations": [found | {"AvailabilityZoneId": "usw2-az2", **self.counts}]}
 
 
-def found(check: str, platform: Platform, total: int) -> list[tuple[FindingLevel, str, str, str]]:
-    aws = cast(AwsQuestions, Account(total))
-    inquiry = Inquiry(platform, CATALOGUE, aws, datetime.now(UTC))
+def found(check: str, platform: Platform, total: int, **more: Any) -> list[tuple[FindingLevel, str, str, str]]:
+    aws = cast(AwsQuestions, Account(total, **more))
+    inquiry = Inquiry(platform, CATALOGUE, aws, NOW)
     (function,) = (each.function for each in CHECKS if each.name == check)
     return [(each.level, each.what, each.why, each.fix) for each in function(inquiry)]
 
 
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 GROWS = "may grow to 16 nodes"
 GUARANTEED = "the guarantees of the teams need 16 of its nodes"
 NO_SCALING = {"kubernetes": {"autoscaling": False}}
@@ -107,3 +108,28 @@ def test_too_few_instances_for_the_first_nodes_are_still_an_error() -> None:
     platform = platform_of(node_groups=[group(RESERVATION, 4, 16)], teams=TEAMS)
     [(level, what, _, _)] = found("reservations", platform, 3)
     assert (level, what) == (FindingLevel.ERROR, "cr-0123456789abcdef0 has 3 instances")
+
+
+@pytest.mark.parametrize(
+    ("more", "level", "words"),
+    [
+        ({"EndDate": NOW + timedelta(days=3)}, FindingLevel.WARNING, ("in 72 hours", "--end-date-type unlimited")),
+        ({"EndDate": NOW - timedelta(hours=1)}, FindingLevel.ERROR, ("ended at", "write another id")),
+        ({"Tenancy": "dedicated"}, FindingLevel.ERROR, ("of the tenancy dedicated", "tenancy default")),
+        ({"Tenancy": "default"}, None, ()),
+    ],
+)
+def test_a_reservation_that_ends_or_is_for_other_instances_is_told(
+    more: dict[str, Any], level: FindingLevel | None, words: tuple[str, str]
+) -> None:
+    told = found("reservations", platform_of(node_groups=[group(RESERVATION, 4)]), 4, **more)
+    if level is None:
+        assert told == []
+        return
+    ((said, what, _, fix),) = told
+    assert said is level and words[0] in what and words[1] in fix
+
+
+def test_a_block_that_ends_as_its_group_does_is_not_told_as_a_reservation_that_ends() -> None:
+    platform = platform_of(node_groups=[group(BLOCK, 4)])
+    assert found("capacity-blocks", platform, 4, EndDate=NOW + timedelta(days=3)) == []

@@ -97,7 +97,34 @@ def judge(
             fix="reserve capacity for Linux/UNIX",
             key=key,
         )
+    # Instances of another tenancy do not match a reservation, and nodes have the tenancy of their VPC, `default`.
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-capacity-reservations.html (read 2026-11-30)
+    if found.get("Tenancy", "default") != "default":
+        yield error(
+            f"{identifier} is of the tenancy {found['Tenancy']}",
+            why="nodes have the tenancy default, and EC2 compares the two",
+            fix="reserve capacity of the tenancy default",
+            key=key,
+        )
     yield from _state(inquiry, found, key)
+    if kind == "reservation":
+        yield from _end(inquiry, found, key)
+
+
+def _end(inquiry: Inquiry, found: Mapping[str, Any], key: KeyPath) -> Iterator[AccountFinding]:
+    """Yield a warning if an active reservation ends, although its group has no end.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html (read 2026-11-30)
+    """
+    identifier, end = found["CapacityReservationId"], found.get("EndDate")
+    if end is not None and end > inquiry.now and found.get("State", "active") == "active":
+        yield warning(
+            f"{identifier} ends {hours_until(inquiry.now, end)}",
+            why="its group has no end. Then running nodes stay, at the price on demand, and none is replaced or added",
+            fix=f"aws ec2 modify-capacity-reservation --region {inquiry.aws.region} "
+            f"--capacity-reservation-id {identifier} --end-date-type unlimited",
+            key=key,
+        )
 
 
 def _state(inquiry: Inquiry, found: Mapping[str, Any], key: KeyPath) -> Iterator[AccountFinding]:

@@ -13,12 +13,13 @@ ALIVE = ("available", "pending")
 
 @check("ec2:DescribeVpcs", "ec2:DescribeVpcAttribute", "ec2:DescribeVpcEndpoints")
 def vpc(inquiry: Inquiry) -> Iterator[AccountFinding]:
-    """The adopted VPC exists, resolves names, and has the endpoints that the file says it has."""
+    """The adopted VPC exists, is of default tenancy, resolves names, and has the endpoints of the file."""
     existing, aws = inquiry.platform.network.existing, inquiry.aws
     if existing is None:
         return
     identifier = existing.vpc_id
-    if aws.ask("ec2", "describe_vpcs", VpcIds=[identifier], absent=["InvalidVpcID.NotFound"]) is None:
+    described = aws.ask("ec2", "describe_vpcs", VpcIds=[identifier], absent=["InvalidVpcID.NotFound"])
+    if described is None:
         yield error(
             f"there is no VPC {identifier}",
             why=f"EC2 lists none with this ID for account {aws.number} in {aws.region}",
@@ -26,6 +27,16 @@ def vpc(inquiry: Inquiry) -> Iterator[AccountFinding]:
             key=("network", "existing", "vpc_id"),
         )
         return
+    # No reservation, Capacity Block, or training plan has instances of another tenancy, and they cost more.
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/dedicated-instance.html (read 2026-11-30)
+    if (tenancy := described["Vpcs"][0].get("InstanceTenancy", "default")) != "default":
+        yield error(
+            f"{identifier} is of the tenancy {tenancy}",
+            why="every node in it would be a Dedicated Instance, which uses no reserved capacity and costs more",
+            fix=f"aws ec2 modify-vpc-tenancy --region {aws.region} --vpc-id {identifier} --instance-tenancy default; "
+            "instances that run keep theirs",
+            key=("network", "existing", "vpc_id"),
+        )
     for attribute in ("enableDnsSupport", "enableDnsHostnames"):
         answer = aws.ask("ec2", "describe_vpc_attribute", VpcId=identifier, Attribute=attribute) or {}
         if not answer[attribute[0].upper() + attribute[1:]]["Value"]:
