@@ -198,6 +198,11 @@ def test_a_group_keeps_its_release_while_its_capacity_block_runs(platform_file: 
         ("1.33", {"kubernetes_version": "1.34"}, ("does not bring it back", 'write "1.34"')),
         ("1.34", {"ami_releases": {"train": "1.35.0-20261112"}}, ("not newer than the control plane", "1.35")),
         ("1.35", {"ami_releases": {"train": "1.31.0-20261112"}}, ("more than 3 minor versions older", "upgrade")),
+        (
+            "1.36",
+            {"kubernetes_version": "1.35", "ami_releases": {"train": OLD, "system": "1.35.1-20261112"}},
+            (f"nodes of train have release {OLD}, and EKS raises 1.35 when", 'write "1.35", run `trainway upgrade`'),
+        ),
     ],
 )
 def test_a_version_that_cannot_be_the_next_is_refused(

@@ -125,6 +125,8 @@ def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
         "Version",
     )
     only_changed(old, new, changeable)
+    if old.get("Version") != new.get("Version"):
+        _raise_version(aws, new["Name"], new["Version"])
     if old["ResourcesVpcConfig"] != new["ResourcesVpcConfig"]:
         aws.call("eks", "update_cluster_config", {key: new[key] for key in ("Name", "ResourcesVpcConfig")})
     if new.get("Tags"):
@@ -132,6 +134,30 @@ def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
             resourceArn=new["Arn"], tags={item["Key"]: item["Value"] for item in new["Tags"]}
         )
     return {}
+
+
+def _raise_version(aws: Aws, name: str, version: str) -> None:
+    """Give a cluster the next minor version, which EKS refuses while managed nodes have an older one than the cluster.
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateClusterVersion.html (read 2026-11-30)
+    """
+    from moto.eks.models import eks_backends
+
+    # moto has no UpdateClusterVersion.
+    cluster = eks_backends[aws.account][aws.region].clusters[name]
+    if _minor(version) != _minor(cluster.version) + 1:
+        raise ResourceError(f"Unsupported Kubernetes minor version update from {cluster.version} to {version}")
+    older = sorted(group.nodegroup_name for group in cluster.nodegroups.values() if group.version != cluster.version)
+    if older:
+        raise ResourceError(
+            f"Nodegroups {', '.join(older)} must be updated to match cluster version {cluster.version} before updating "
+            "cluster version"
+        )
+    cluster.version = version
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
 
 
 def delete_cluster(aws: Aws, model: Properties) -> None:
@@ -144,12 +170,18 @@ def delete_cluster(aws: Aws, model: Properties) -> None:
 
 
 def create_node_group(aws: Aws, model: Properties) -> Properties:
-    group = aws.call("eks", "create_nodegroup", model)["nodegroup"]
+    # A group without a version gets that of its cluster.
+    version = (
+        model.get("Version") or aws.client("eks").describe_cluster(name=model["ClusterName"])["cluster"]["version"]
+    )
+    group = aws.call("eks", "create_nodegroup", model | {"Version": version})["nodegroup"]
     return {"Arn": group["nodegroupArn"], "Id": f"{model['ClusterName']}/{model['NodegroupName']}"}
 
 
 def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
-    # moto's node group does not show other properties that CloudFormation changes in place (versions, tags).
+    if new.get("Version") and old.get("Version") != new["Version"]:
+        _update_version(aws, new)
+    # moto's node group does not show other properties that CloudFormation changes in place (releases, tags).
     changed: Properties = {
         key: new[key] for key in ("ScalingConfig", "UpdateConfig") if key in new and old.get(key) != new[key]
     }
@@ -161,6 +193,20 @@ def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
     }
     aws.call("eks", "update_nodegroup_config", {key: new[key] for key in ("ClusterName", "NodegroupName")} | changed)
     return {}
+
+
+def _update_version(aws: Aws, model: Properties) -> None:
+    """Give a group of nodes another version, which is not newer than that of the cluster."""
+    from moto.eks.models import eks_backends
+
+    cluster = eks_backends[aws.account][aws.region].clusters[model["ClusterName"]]
+    if _minor(model["Version"]) > _minor(cluster.version):
+        raise ResourceError(
+            f"Requested Nodegroup version {model['Version']} is not supported: the cluster has {cluster.version}"
+        )
+    next(
+        group for group in cluster.nodegroups.values() if group.nodegroup_name == model["NodegroupName"]
+    ).version = model["Version"]
 
 
 def delete_node_group(aws: Aws, model: Properties) -> None:

@@ -68,3 +68,35 @@ def test_protection_ends_in_place(stack: Any, client: Callable[[str], Any]) -> N
     assert stack.deploy(cluster([], Name="ended", DeletionProtection=False)) == "UPDATE_COMPLETE"
     assert client("eks").describe_cluster(name="ended")["cluster"]["createdAt"] == created
     assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_a_control_plane_rises_when_its_nodes_have_its_version(stack: Any, client: Callable[[str], Any]) -> None:
+    def raised(version: str, nodes: str) -> dict[str, Any]:
+        template = cluster([], Name="rising", Version=version)
+        template["Role"] = {
+            "Type": "AWS::IAM::Role",
+            "Properties": {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
+        }
+        group = {
+            "ClusterName": {"Ref": "Cluster"},
+            "NodegroupName": "system",
+            "NodeRole": {"Fn::GetAtt": ["Role", "Arn"]},
+            "Subnets": [{"Ref": "First"}],
+            "Version": nodes,
+        }
+        return template | {"Nodes": {"Type": "AWS::EKS::Nodegroup", "Properties": group}}
+
+    def versions() -> tuple[str, str]:
+        eks = client("eks")
+        group = eks.describe_nodegroup(clusterName="rising", nodegroupName="system")["nodegroup"]
+        return eks.describe_cluster(name="rising")["cluster"]["version"], group["version"]
+
+    assert stack.deploy(raised("1.34", "1.34")) == "CREATE_COMPLETE"
+    assert stack.deploy(raised("1.35", "1.34")) == "UPDATE_COMPLETE"
+    assert stack.deploy(raised("1.36", "1.34")) == "UPDATE_ROLLBACK_COMPLETE"
+    assert "Nodegroups system must be updated to match cluster version 1.35" in stack.events("UPDATE_FAILED")["Cluster"]
+    assert versions() == ("1.35", "1.34")
+    assert stack.deploy(raised("1.35", "1.36")) == "UPDATE_ROLLBACK_COMPLETE"
+    assert stack.deploy(raised("1.35", "1.35")) == "UPDATE_COMPLETE"
+    assert stack.deploy(raised("1.36", "1.35")) == "UPDATE_COMPLETE"
+    assert versions() == ("1.36", "1.35")

@@ -8,7 +8,7 @@ from trainway.spec.derived.ami_releases import OLDEST_KUBELET, minor_of, minors_
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import Breach, rule
+from trainway.spec.rules.rule import Breach, published_rule, rule
 
 KEY: KeyPath = ("kubernetes", "version")
 
@@ -47,3 +47,26 @@ def nodes_are_not_newer_than_the_control_plane(platform: Platform, _catalogue: C
         elif behind > OLDEST_KUBELET:
             reason = f"nodes of {name} have release {release}, which is more than {OLDEST_KUBELET} minor versions older"
             yield KEY, reason, f"run `trainway upgrade` before this step, and deploy, so that {name} is newer"
+
+
+@published_rule
+def the_nodes_have_the_version_that_the_control_plane_leaves(
+    platform: Platform, _catalogue: Catalogue
+) -> Iterator[Breach]:
+    """A control plane rises when the nodes of its managed groups have the version that it has now.
+
+    AWS's pages disagree: this says the API, and the user guide's first step. Its considerations allow nodes that are up
+    to three minor versions older.
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateClusterVersion.html
+    https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html (both read 2026-11-30)
+    """
+    deployed, wanted = platform.lock.kubernetes_version, platform.kubernetes_or_default.version
+    if not platform.orchestrator.is_kubernetes or deployed is None or platform.adopted_cluster:
+        return
+    if minors_behind(deployed, wanted) < 1:
+        return
+    for name, release in platform.lock.ami_releases.items():
+        if minors_behind(minor_of(release), deployed) > 0:
+            reason = f"nodes of {name} have release {release}, and EKS raises {deployed} when all managed nodes have it"
+            remedy = f'write "{deployed}", run `trainway upgrade`, deploy, and then write "{wanted}"'
+            yield KEY, reason, remedy
