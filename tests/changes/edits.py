@@ -85,6 +85,22 @@ ONLY_ACCESS = (
     "live-observability\n  changed in place  1 × SSM::Document",
     f"{NO_NODES_ELSEWHERE}live-image, live-mirror",
 )
+# What jobs notice.
+BLUE_LEAVES = (
+    "note: blue leaves the platform: its queue takes no more jobs, and what waits there waits for good. Data stays. "
+    "Let the jobs end first, or stop them: `trainway status --team blue` lists them.",
+    "note: running jobs of blue lose their role, and with it the bucket, secrets, and images: they fail when they read "
+    "or save there.",
+)
+NO_WAY_OUT = (
+    "note: nodes that run lose their way to the internet with the NAT gateway: in running jobs, pip, Hugging Face, "
+    "trackers, and Git fail from then on. Let these jobs end first (docs/closed-network.md)."
+)
+UPGRADED = (
+    "note: EKS replaces the API servers of 1.34 by those of 1.35, which nobody can undo. Jobs run on. The nodes of 5 "
+    "groups and the add-ons keep their versions: `trainway upgrade --check` lists the two deploys that follow. That of "
+    "the nodes takes about 10 min for the largest group, one node after the other."
+)
 ADDED = (
     "  created           subnet nodes-ee",
     "  created           node group ee",
@@ -106,7 +122,7 @@ INSTALLS = "  pipeline          installs charts and applies Kubernetes objects"
 A_LAYER_MORE = (
     f"live-image\n{ADDS}",
     f"live-cluster\n{INSTALLS}",
-    "15 changed in place, 5 created. The deploy takes about 15 min or more.",
+    "15 changed in place, 5 created. The deploy takes about 16 min or more.",
 )
 THE_SAME_IMAGE = (
     "live-image\n"
@@ -263,7 +279,7 @@ EDITS: dict[str, Edit] = {
         says=(
             f"live-image-develop: a new stack\n{ADDS}",
             "live-cluster\n  changed in place  2 × SSM::Parameter",
-            "4 changed in place, 31 created. The deploy takes about 15 min or more.",
+            "4 changed in place, 31 created. The deploy takes about 16 min or more.",
         ),
         on=("eks",),
     ),
@@ -420,7 +436,7 @@ EDITS: dict[str, Edit] = {
             with_keys(teams=[]),
         ),
         "cluster/.*|registry/.*",
-        says=ONLY_ACCESS,
+        says=(*ONLY_ACCESS, *BLUE_LEAVES),
         on=("eks",),
     ),
     "a team": Edit(
@@ -558,7 +574,9 @@ EDITS: dict[str, Edit] = {
         "cluster/.*",
         on=("hyperpod-slurm",),
     ),
-    "the next version": Edit((with_keys("kubernetes", version="1.35"),), stays="older version", on=("eks",)),
+    "the next version": Edit(
+        (with_keys("kubernetes", version="1.35"),), says=(UPGRADED,), stays="older version", on=("eks",)
+    ),
     "more system nodes": Edit((with_keys("kubernetes", system_nodes={"count": 3}),), on=KUBERNETES),
     "emails of high findings, too": Edit((with_keys("image", scan={"severity": "high"}),)),
     "messages to URLs and to Slack": Edit(
@@ -584,6 +602,7 @@ EDITS: dict[str, Edit] = {
     "a closed network": Edit(
         (with_keys(network="closed"),),
         "(network|registry|cluster|image|mirror|file-system|control-plane)/.*",
+        says=(NO_WAY_OUT,),
         gone=("public-0", "public-1"),
     ),
     "another range": Edit((with_keys("network", cidr="10.1.0.0/16"),), refused="the range of a VPC cannot change"),

@@ -19,16 +19,20 @@ from typer.testing import CliRunner
 from tests.changes.conftest import LiveOf
 from tests.changes.edit import KUBERNETES, ORCHESTRATORS, Document, Edit, base
 from tests.changes.edits import EDITS, REMOVED_AND_ADDED
+from tests.changes.emulated_account import EmulatedAccount
 from tests.changes.live import Live, Outcome
 from tests.representatives import with_representatives
 from tests.synthesis import ROOT
 from trainway.cli import app
 from trainway.commands.changing import REFUSED
 from trainway.diff import look
+from trainway.diff.consequences import platforms_beside
 from trainway.diff.destroy import look_at_destroy
 from trainway.diff.names import KINDS
 from trainway.diff.report import DiffReport, text_of
+from trainway.plan.document import plan_document
 from trainway.spec.errors import UsageError
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff_names import parameter_name
 from trainway.spec.loader import load_lock, load_platform
 from trainway.spec.lock import lock_file
@@ -119,7 +123,9 @@ def test_a_platform_is_destroyed_after_edits(orchestrator: str, live_of: LiveOf)
     assert live.edit(document | {"node_groups": [groups[3], groups[2], groups[0]]}, ["bb"]).moved
     live.destroy()
     kept = {each["type"] for each in live.emulator.resources() if each["stack"].startswith(f"{live.name}-")}
-    assert kept == {"AWS::S3::Bucket"}
+    # The logs of a control plane stay, because EKS would create their group again.
+    logs = {"AWS::Logs::LogGroup"} if orchestrator in KUBERNETES else set()
+    assert kept == {"AWS::S3::Bucket"} | logs
 
 
 def test_the_page_on_changes_tells_how_many_edits_are_tried() -> None:
@@ -136,7 +142,13 @@ def test_a_platform_that_is_not_deployed_is_created(orchestrator: str, live_of: 
     assert report
     assert {each.action for stack in report.stacks for each in stack.resources} == {"created"}
     assert all(stack.is_new and not stack.change_set for stack in report.stacks)
-    assert report.minutes >= 20
+    assert report.minutes == plan_document(live.platform, load_catalogue())["deploy"]["minutes"]
+    # What is another platform's is not this one's, and stays.
+    (beside,) = platforms_beside(EmulatedAccount(live.emulator), "other")
+    assert live.name in beside and "deployed in this account and Region" in beside
+    assert (
+        live.name not in "".join(platforms_beside(EmulatedAccount(live.emulator), live.name)).partition(" deployed")[0]
+    )
     lines = text_of(report).splitlines()
     role = "control-plane" if orchestrator in KUBERNETES else "cluster"
     assert {f"{live.name}-{role}: a new stack", "  created           node group aa"} <= set(lines)

@@ -87,6 +87,8 @@ def _own_minutes(role: str, each: ResourceDiff) -> int:
         return 0
     if is_rolled(each):
         return known[step].minutes * (nodes_now(each) or 0)
+    if each.kind == "AWS::EKS::Cluster" and any(edit.path == ("Version",) for edit in each.edits):
+        return known[creation.NEXT_VERSION].minutes
     if each.kind == KIND:
         step = creation.NODES
     return known[step].minutes if _makes_anew(each) else 1

@@ -5,19 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trainway.diff import change_sets
+from trainway.diff import change_sets, records
 from trainway.diff.account import AwsAccount
 from trainway.diff.answers import with_answers
 from trainway.diff.assembly import extended_resources, read_assembly, synthesize
 from trainway.diff.blame import Synthesis
 from trainway.diff.change_sets import Answered, may_change
 from trainway.diff.compare import ResourceDiff, compare
+from trainway.diff.consequences import consequences, platforms_beside
 from trainway.diff.costs import cost_of
 from trainway.diff.deliveries import delivery_of
 from trainway.diff.deployed import deployed_templates
@@ -98,7 +99,18 @@ def look_at(
         *invalid_stacks(answered),
         *held_exports(deployed, wanted),
     ]
-    return _report(account, platform, looked, refused, deployed_first(deployed, wanted))
+    report = _report(account, platform, looked, refused, deployed_first(deployed, wanted))
+    return report.model_copy(update={"notices": _notices(account, platform, looked, wanted)})
+
+
+def _notices(
+    account: AwsAccount, platform: Platform, looked: Looked, wanted: Mapping[str, StackTemplate]
+) -> tuple[str, ...]:
+    if not looked.deployed:
+        return platforms_beside(account, platform.name)
+    recorded = records.file_of_last_deploy(account, platform.name)
+    teams = [str(team["name"]) for team in recorded.platform.get("teams", ())] if recorded else []
+    return consequences(looked.diffs, platform, wanted, teams)
 
 
 def _report(

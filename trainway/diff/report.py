@@ -86,6 +86,7 @@ class DiffReport(_Part):
     first: tuple[str, ...] = Field(
         (), description="Stacks to deploy before the others, because they release exports that leave."
     )
+    notices: tuple[str, ...] = Field((), description="What people and running jobs notice of the deploy.")
     steps: tuple[str, ...] = Field(
         (), description="What people do before and after the deploy, where it changes who reaches what."
     )
@@ -112,6 +113,8 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield f"\n{name} is deployed first: it releases an export that leaves."
     yield ""
     yield _summary(report)
+    for notice in report.notices:
+        yield f"note: {notice}."
     for number, step in enumerate(report.steps, 1):
         yield f"step {number}: {step}."
     for refusal in report.refused:

@@ -25,7 +25,7 @@ from trainway.spec.platform import Platform
 
 NETWORK, BUCKET, REPOSITORIES = "network", "bucket", "repositories"
 FILE_SYSTEM = "file system"
-CONTROL_PLANE = "control plane"
+CONTROL_PLANE, NEXT_VERSION = "control plane", "control plane's next version"
 NETWORKING_ADDONS, SYSTEM_NODES, CLUSTER_ADDONS = "networking add-ons", "system nodes", "cluster add-ons"
 MIRROR, IMAGE, SCRIPTS, CHARTS = "mirror", "training image", "scripts", "charts"
 IMAGE_ON_BASE, TRANSFORMER_ENGINE, ROOT_SQUASH = "training image on its base", "Transformer Engine", "root squash"
