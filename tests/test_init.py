@@ -12,7 +12,8 @@ import pytest
 
 from tests.command_line import Completed, run_trainway
 from tests.people import ADMIN
-from trainway.new_platform import Wishes, capacities_for, platform_text, regions_for
+from trainway.new_platform.text import platform_text
+from trainway.new_platform.wishes import Wishes, capacities_for, regions_for
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
@@ -133,15 +134,68 @@ def test_a_wrong_answer_is_explained_and_nothing_is_written(
         assert part in done.stderr
 
 
-def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
+def answer(directory: Path, answers: list[str], environment: dict[str, str] | None = None) -> tuple[int, str]:
+    """Return the status and the output of a command whose questions are answered in a terminal."""
     ours, theirs = pty.openpty()
-    answers = ["g5.8xlarge", "eks", "us-west-2", "spot", "first", "2", ADMIN]
-    process = subprocess.Popen([*COMMAND], cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        [*COMMAND],
+        cwd=directory,
+        env=os.environ | (environment or {"AWS_CONFIG_FILE": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"}),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     os.close(theirs)
-    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-    output, _ = process.communicate(timeout=60)
+    # A further question meets the end of what is typed.
+    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode() + b"\x04")
+    output, _ = process.communicate(timeout=120)
     os.close(ours)
-    assert process.returncode == 0, output
+    return process.returncode, output.decode()
+
+
+def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
+    # An empty answer takes what is proposed: the zone, a new VPC with its range, and no teams.
+    answers = ["g5.8xlarge", "eks", "us-west-2", "spot", "", "first", "2", "", "", "", ADMIN]
+    status, output = answer(tmp_path, answers)
+    assert status == 0, output
     platform = load_platform(tmp_path / "platform.yaml")
     assert (platform.name, platform.node_groups[0].count, platform.node_groups[0].capacity) == ("first", 2, "spot")
-    assert "on-demand, spot, reservation:cr-…" in output.decode()
+    assert "on-demand, spot, reservation:cr-…" in output
+    assert "network" not in platform.model_fields_set and platform.teams == ()
+
+
+def test_a_mistake_is_explained_and_asked_again(tmp_path: Path) -> None:
+    answers = [
+        *("p5.48xlrage", "p5.48xlarge", "kubernetes", "eks", "us-wset-2", "us-west-2", "cheap", "on-demand"),
+        *("usw2-az9", "usw2-az2", "Atlas", "atlas", "two", "2", "yes", "new", "10.0.0.0/33", "10.7.0.0/16"),
+        *("research=one", "research=3", "research=2", "me", ADMIN),
+    ]
+    # Of three guaranteed nodes there are two, which the whole file tells.
+    status, output = answer(tmp_path, answers)
+    assert status == 0, output
+    for said in (
+        "did you mean p5.48xlarge",
+        "there is no such orchestrator",
+        "did you mean us-west-2",
+        "it is not a kind of capacity",
+        "us-west-2 has p5.48xlarge in usw2-az1",
+        "lower-case letters",
+        "it is no number of nodes",
+        "it is no ID of a VPC",
+        "what follows = is no number of nodes",
+    ):
+        assert said in output, output
+    platform = load_platform(tmp_path / "platform.yaml")
+    assert platform.zone_of(platform.node_groups[0]) == "usw2-az2"
+    assert str(platform.network.cidr) == "10.7.0.0/16"
+    assert [(team.name, dict(team.guarantee)) for team in platform.teams] == [("research", {"p5.48xlarge": 2})]
+    # P5 reads the file system over EFA.
+    assert platform.storage.lustre and platform.storage.lustre.efa
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--start", "2026-12-01T11:30Z"), ("--route-table", "rtb-0123456789abcdef0")]
+)
+def test_an_option_that_says_nothing_is_refused(option: str, value: str, tmp_path: Path) -> None:
+    done = init(tmp_path / "platform.yaml", **{option.removeprefix("--"): value})
+    assert done.returncode == 2 and f"{option} {value}" in done.stderr and "leave it out" in done.stderr

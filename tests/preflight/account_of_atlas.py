@@ -62,12 +62,19 @@ class AtlasAccount:
         reservation = {"ReservationType": "default", "CapacityReservationId": RESERVATION}
         return [common | counts | reservation | changes, common | counts | block | times]
 
-    def publish(self, *, version: str = KUBERNETES, left_out: str = "", parameters: bool = True) -> None:
-        """Publish the Kubernetes version, the add-ons but one, and the releases of the AMIs."""
-        platform, catalogue = load_platform(self.file), load_catalogue()
+    def publish(
+        self, file: Path | None = None, *, version: str = "", left_out: str = "", parameters: bool = True
+    ) -> None:
+        """Publish what a file, by default the account's, needs: the AMIs' releases, and the add-ons but one.
+
+        `version` is a Kubernetes version that is offered in the place of the file's.
+        """
+        platform, catalogue = load_platform(file or self.file), load_catalogue()
+        wanted = platform.kubernetes_or_default.version
+        version = version or wanted
         support = (NOON + timedelta(days=400)).timestamp()
-        compatible = [{"clusterVersion": KUBERNETES, "defaultVersion": True}]
-        names = {parameter(KUBERNETES, instance) for _, instance in groups_with_releases(platform, catalogue)}
+        compatible = [{"clusterVersion": wanted, "defaultVersion": True}]
+        names = {parameter(wanted, instance) for _, instance in groups_with_releases(platform, catalogue)}
         self.emulator.publish(
             cluster_versions=[{"clusterVersion": version, "endOfStandardSupportDate": support}],
             addons=[

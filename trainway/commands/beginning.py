@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
 from trainway.commands.launching import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
-
-Value = TypeVar("Value", str, int)
 
 
 def init(
@@ -33,6 +31,33 @@ def init(
             "training plan.",
         ),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start of a block or plan in UTC. Default: nodes start with the deploy."),
+    ] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="End of a block or plan in UTC.")] = None,
+    zone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Zone of the nodes. Default: the first that has them.")
+    ] = None,
+    vpc: Annotated[
+        str | None, typer.Option(metavar="ID", help="VPC of yours, which is read from AWS. Default: a new one.")
+    ] = None,
+    route_table: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Route table of new subnets in your VPC. Default: its only private one."),
+    ] = None,
+    cidr: Annotated[
+        str | None,
+        typer.Option(
+            "--range",
+            metavar="CIDR",
+            help="CIDR block of the new VPC, or of new subnets in yours. Default: a free one.",
+        ),
+    ] = None,
+    team: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=N]", help="Team, and the nodes that it is guaranteed. Repeat it for each team."),
+    ] = None,
     admin: Annotated[
         str | None, typer.Option(metavar="ARN", help="IAM role that administers the Kubernetes cluster.")
     ] = None,
@@ -51,55 +76,36 @@ def init(
     trainway init --type p5.48xlarge --count 4 --orchestrator eks --region us-west-2 --capacity on-demand
     --admin arn:aws:iam::111122223333:role/Admin --name atlas
     """
-    from trainway import new_platform
-    from trainway.spec.sections.orchestrator import Orchestrator
+    from trainway.new_platform.questions import answered
+    from trainway.new_platform.text import platform_text
 
     if file.exists():
         raise usage_error(str(file), why="the file exists, and is not overwritten", fix="name another one, or move it")
-    type_asked = _answer("--type", instance_type, "Instance type of the nodes (`trainway instances` lists them)", str)
-    new_platform.check_type(type_asked)
-    kinds = [each.value for each in Orchestrator]
-    word = _answer("--orchestrator", orchestrator, f"Orchestrator ({', '.join(kinds)})", str)
-    if word not in kinds:
-        raise usage_error(f"orchestrator {word}", why="there is no such orchestrator", fix=f"use {', '.join(kinds)}")
-    kind = Orchestrator(word)
-    regions = new_platform.regions_for(type_asked, kind, file_system=not no_file_system)
-    where = _answer("--region", region, f"Region ({', '.join(regions) or 'no Region is known to have all of it'})", str)
-    ways = new_platform.capacities_for(type_asked, kind)
-    bought = _answer("--capacity", capacity, f"How the nodes are bought ({', '.join(map(_shown, ways))})", str)
-    wishes = new_platform.Wishes(
-        name=_answer("--name", name, "Name of the platform", str),
-        instance_type=type_asked,
-        count=_answer("--count", count, "Number of nodes", int),
-        orchestrator=kind,
-        region=where,
-        capacity=bought,
-        admin=_answer("--admin", admin, "ARN of the IAM role that administers the cluster", str)
-        if kind.is_kubernetes
-        else None,
-        file_system=not no_file_system,
-    )
-    text = new_platform.platform_text(wishes)
+    options = {
+        "type": instance_type,
+        "count": None if count is None else str(count),
+        "orchestrator": orchestrator,
+        "region": region,
+        "capacity": capacity,
+        "start": start,
+        "end": end,
+        "zone": zone,
+        "vpc": vpc,
+        "route-table": route_table,
+        "range": cidr,
+        "team": ",".join(team) if team else None,
+        "admin": admin,
+        "name": name,
+        "no-file-system": "yes" if no_file_system else None,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    wishes = answered(given, _ask if sys.stdin.isatty() else None, typer.echo)
+    text = platform_text(wishes)
     # `x`: another process may have written it meanwhile.
     with file.open("x", encoding="utf-8") as written:
         written.write(text)
     print(f"{file} is written, and has no problems. Next: `trainway plan {file}` shows what it becomes.")
 
 
-def _shown(way: str) -> str:
-    return {"reservation": "reservation:cr-…", "capacity-block": "capacity-block:cr-…"}.get(
-        way, "the ARN of a training plan" if way == "training-plan" else way
-    )
-
-
-def _answer(option: str, given: Value | None, question: str, convert: type[Value]) -> Value:
-    """Return what an option was given, or what a person answers to a question.
-
-    Raises UsageError if nobody can be asked.
-    """
-    if given is not None:
-        return given
-    if not sys.stdin.isatty():
-        raise usage_error(option, why="it was not given, and there is no terminal to ask at", fix=f"give {option}")
-    answered: Value = typer.prompt(question, type=convert)
-    return answered
+def _ask(question: str, proposed: str | None) -> str:
+    return str(typer.prompt(question, default=proposed, type=str))

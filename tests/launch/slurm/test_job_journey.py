@@ -22,7 +22,8 @@ from tests.launch.slurm.test_three_commands import deployed, relays, with_aws_on
 from tests.recipes.page import environment_of_reader, follow, session
 from tests.synthesis import ROOT
 from tests.wheel_environment import build_wheel, keep_away, provide, site_of
-from trainway.new_platform import Wishes, platform_text
+from trainway.new_platform.text import platform_text
+from trainway.new_platform.wishes import Wishes
 from trainway.spec.sections.orchestrator import Orchestrator
 
 WHY_NOT = missing()
