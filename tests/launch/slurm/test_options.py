@@ -34,6 +34,7 @@ from trainway.launch.program.request import Request
 from trainway.launch.runs.run_directory import make_run_directory, record_submission
 from trainway.launch.slurm import SlurmOptions, state, stop, submit
 from trainway.launch.slurm.forward import forward
+from trainway.launch.slurm.script import render_script
 from trainway.launch.slurm.target import TARGET
 from trainway.launch.starting import interactive
 from trainway.launch.starting.prepare import Launch
@@ -127,6 +128,23 @@ def test_a_run_starts_after_another_one_has_succeeded_and_never_otherwise(cluste
     assert not {"waits-ran", "never-ran"} & {each.name for each in cluster.shared.iterdir()}
     with pytest.raises(UsageError, match=r"(?s)cannot start after fails.*it is failed: .*exit status 3.*resume fails"):
         launch(there, "refused", "true", replace(ENVIRONMENT, after="fails"))
+
+
+def test_a_run_is_stopped_before_its_script_has_begun(
+    cluster: Machines, there: HandOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm says that a job runs before its script hears a signal."""
+    begun = cluster.shared / "begun"
+
+    def late(*arguments: Any) -> str:
+        """Return the script with a start that takes long."""
+        return render_script(*arguments).replace("set -euo pipefail\n", f"touch {begun}\nsleep 5\n", 1)
+
+    monkeypatch.setattr(sys.modules[submit.__module__], "render_script", late)
+    handle = launch(there, "hasty", "sleep 600")
+    wait_for("the job has begun", begun.exists)
+    stop(handle)
+    assert ends(handle) is Phase.STOPPED, state(handle)
 
 
 def test_a_run_of_another_target_cannot_be_waited_for(there: HandOff) -> None:

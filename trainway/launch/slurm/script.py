@@ -22,6 +22,7 @@ from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options, continuing
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.suspect_nodes import IN_SCRIPT
+from trainway.launch.slurm.watch import LISTENS
 from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
 from trainway.spec.derived.slurm_nodes import GRES
 from trainway.spec.errors import usage_error
@@ -154,10 +155,12 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         "set -euo pipefail",
         "",
         f"run={shlex.quote(str(request.directory))}",
-        'rm -f "$run/outcome"',
-        *(earlier.check if earlier else ()),
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
+        # Before, the signal would end the script. `trainway stop` waits for this line (watch.py).
+        f'echo "$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" >"$run/{LISTENS}"',
+        'rm -f "$run/outcome"',
+        *(earlier.check if earlier else ()),
         *(IN_SCRIPT.splitlines() if request.program.started_by is None else ()),
         *(_file(name, text) for name, text in request.files.items()),
         "",

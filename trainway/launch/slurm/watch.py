@@ -39,6 +39,8 @@ _SHELL = (
     "for name in ${!SLURM_*}; do [[ $name == SLURM_CONF || $name == SLURM_JOB_ID ]] || unset $name; done; "
     "exec bash --login"
 )
+# A file of the run, which names the job and the start whose batch script hears a signal (script.py).
+LISTENS = "listens"
 # What the batch script writes down at its end (script.py). Slurm forgets jobs after a while, and may keep no accounts.
 _OUTCOMES = {"succeeded": Phase.SUCCEEDED, "stopped": Phase.STOPPED, "failed": Phase.FAILED}
 
@@ -72,13 +74,26 @@ fi
 
 
 def stop(handle: Handle) -> None:
-    """Signal the batch script, so that the ranks save a checkpoint and end. Cancel a run that waits."""
-    job, name = shlex.quote(handle["job"]), shlex.quote(PurePosixPath(handle["directory"]).name)
+    """Signal the batch script, so that the ranks save a checkpoint and end. Cancel a run that waits.
+
+    Slurm calls a job running before its script has begun. The signal would end that script, or get lost, so it is sent
+    when the script listens, or after half a minute.
+    """
+    job, directory = shlex.quote(handle["job"]), PurePosixPath(handle["directory"])
     # Not queued again, whatever happens while it saves. One that has ended, or that has another name, is left alone.
     line = f"""
-case $(squeue --noheader --states=all --jobs={job} --name={name} --format=%T) in
+phase() {{ squeue --noheader --states=all --jobs={job} --name={shlex.quote(directory.name)} --format=%T; }}
+listens() {{
+  restarts=$(scontrol show job {job} | sed -n 's/.*Restarts=\\([0-9]*\\).*/\\1/p')
+  [[ $(cat {shlex.quote(str(directory / LISTENS))} 2>/dev/null) == {job}.$restarts ]]
+}}
+case $(phase) in
   RUNNING)
     scontrol update JobId={job} Requeue=0
+    for ((tries = 0; tries < 60; tries++)); do
+      listens || [[ $(phase) != RUNNING ]] && break
+      sleep 0.5
+    done
     scancel --batch --signal=USR1 {job}
     ;;
   PENDING | CONFIGURING | REQUEUE* | SPECIAL_EXIT | SUSPENDED) scancel {job} ;;
