@@ -15,7 +15,7 @@ from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.representatives import with_representatives
 from tests.synthesis import Template, resources, templates_of
-from trainway.adopt import look_at_network
+from trainway.adopt.network import look_at_network
 from trainway.cli import app
 from trainway.spec.errors import UsageError
 from trainway.spec.loader import load_platform

@@ -218,6 +218,16 @@ def test_a_version_that_cannot_be_the_next_is_refused(
     assert said[0] in problem.reason and said[1] in problem.remedy
 
 
+def test_a_control_plane_can_rise_above_old_nodes_if_the_file_says_that_eks_allows_it(tmp_path: Path) -> None:
+    file = tmp_path / "platform.yaml"
+    write(file, {"version": "1.36"}, [{"name": "train", "instance_type": "p5.48xlarge", "count": 1}])
+    lock(file, kubernetes_version="1.35", ami_releases={"train": OLD})
+    rule = "the-nodes-have-the-version-that-the-control-plane-leaves"
+    with pytest.raises(SpecError, match=f"accept the rule {rule}"):
+        load_platform(file)
+    assert load_platform(file, accept=[rule]).kubernetes_or_default.version == "1.36"
+
+
 @pytest.mark.parametrize(("deployed", "version"), [("1.34", "1.34"), ("1.34", "1.35"), (None, "1.36")])
 def test_the_same_and_the_next_version_are_taken(tmp_path: Path, deployed: str | None, version: str) -> None:
     file = tmp_path / "platform.yaml"

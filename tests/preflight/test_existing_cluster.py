@@ -13,7 +13,7 @@ from emulator import Emulator, running
 from tests.owners_cluster import ADDONS, NAME, addons_of_cluster, make_owners_cluster
 from tests.owners_vpc import make_vpc
 from tests.people import ADMIN
-from trainway.adopt_cluster import look_at_cluster
+from trainway.adopt.cluster import look_at_cluster
 from trainway.doctor.checks.deployed_addons import deployed_addons
 from trainway.preflight.aws import AwsQuestions
 from trainway.preflight.check import Inquiry

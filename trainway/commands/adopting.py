@@ -39,7 +39,7 @@ def adopt(
 
     platform = load_platform(file)
     if resource.startswith("fs-"):
-        from trainway.adopt_file_system import look_at_file_system
+        from trainway.adopt.file_system import look_at_file_system
 
         with working(f"reading {resource} from AWS"):
             theirs = look_at_file_system(resource, region=platform.region, security_group_id=security_group)
@@ -47,14 +47,14 @@ def adopt(
         _print_section({"storage": {"lustre": lustre}}, as_json=as_json)
         return
     if not resource.startswith("vpc-"):
-        from trainway.adopt_cluster import look_at_cluster
+        from trainway.adopt.cluster import look_at_cluster
 
         with working(f"reading {resource} from AWS"):
             cluster = look_at_cluster(resource.rpartition("/")[2], platform=platform.name, region=platform.region)
         existing = cluster.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         _print_section({"kubernetes": {"existing": existing}}, as_json=as_json)
         return
-    from trainway.adopt import look_at_network
+    from trainway.adopt.network import look_at_network
     from trainway.spec.derived.addressing import plan_addresses
     from trainway.spec.derived.subnets import SubnetRole
     from trainway.spec.facts.catalogue import load_catalogue

@@ -181,7 +181,7 @@ def _vpc(word: str, wishes: Wishes, _asks: bool, table: str | None = None) -> Wi
         return replace(wishes, existing=None)
     if not word.startswith("vpc-"):
         raise usage_error(f"--vpc {word}", why="it is no ID of a VPC", fix=f"write {NEW}, or an ID as in vpc-0a1b2c3d")
-    from trainway.adopt import look_at_network
+    from trainway.adopt.network import look_at_network
 
     found = look_at_network(word, platform=wishes.name, region=wishes.region, subnets={}, route_table_id=table)
     existing = found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -17,7 +17,7 @@ from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.derived.volumes import HEAD_VOLUME_GIB, SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue
-from trainway.spec.facts.price_bounds import Bound, bound_of
+from trainway.spec.facts.price_bounds import PriceBound, bound_of
 from trainway.spec.facts.prices import Item, Price, PriceBook, PriceKind, listed_elsewhere
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind
@@ -59,7 +59,7 @@ class PriceLine:
         return self.item.unit == "hour"
 
     @property
-    def bound(self) -> Bound | None:
+    def bound(self) -> PriceBound | None:
         """Return what an unknown price is at most, by estimate. None if the price is known, or nothing bounds it."""
         return bound_of(self.item) if self.price is None else None
 

@@ -36,7 +36,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class Bound:
+class PriceBound:
     """US dollars that one unit of an item costs at most, by estimate, what that follows from, and its source."""
 
     usd: Decimal
@@ -44,12 +44,12 @@ class Bound:
     source: PriceSource
 
 
-def bound_of(item: Item) -> Bound | None:
+def bound_of(item: Item) -> PriceBound | None:
     """Return the lowest bound of an unknown price, or None where nothing is known that bounds it."""
     return min((*_in_region(item), *_in_others(item)), key=lambda bound: bound.usd, default=None)
 
 
-def _in_region(item: Item) -> Iterator[Bound]:
+def _in_region(item: Item) -> Iterator[PriceBound]:
     """Yield the bound by what costs more in the same Region."""
     if item.kind is PriceKind.SERVICE:
         if item.name in _DEARER:
@@ -59,21 +59,21 @@ def _in_region(item: Item) -> Iterator[Bound]:
         yield from _by(replace(item, kind=dearer), times, _WORDS[dearer])
 
 
-def _by(dearer: Item, times: Decimal, words: str) -> Iterator[Bound]:
+def _by(dearer: Item, times: Decimal, words: str) -> Iterator[PriceBound]:
     if price := listed_price(dearer):
-        yield Bound(price.usd * times, f"{words}, {_told(price)}{_more(times)}", price.source)
+        yield PriceBound(price.usd * times, f"{words}, {_told(price)}{_more(times)}", price.source)
     elif bound := bound_of(dearer):
-        yield Bound(bound.usd * times, f"{words}, from {bound.by}{_more(times)}", bound.source)
+        yield PriceBound(bound.usd * times, f"{words}, from {bound.by}{_more(times)}", bound.source)
 
 
-def _in_others(item: Item) -> Iterator[Bound]:
+def _in_others(item: Item) -> Iterator[PriceBound]:
     """Yield the bounds by the same thing in other Regions, scaled by what EC2 costs in both."""
     here = _yardstick(item.region)
     for region, price in listed_elsewhere(item).items():
         if here is not None and (there := _yardstick(region)) is not None:
             usd = price.usd * max(Decimal(1), here / there) * MARGIN
             dearer = f", by what {YARDSTICK} costs in both Regions" if here > there else ""
-            yield Bound(usd, f"that of {region}, {_told(price)}{dearer}{_more(MARGIN)}", price.source)
+            yield PriceBound(usd, f"that of {region}, {_told(price)}{dearer}{_more(MARGIN)}", price.source)
 
 
 def _yardstick(region: str) -> Decimal | None:

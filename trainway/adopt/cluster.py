@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainway.adopt import describe_group
+from trainway.adopt.network import describe_group
 from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES, VPC_CNI
 from trainway.spec.errors import usage_error
 from trainway.spec.sections.existing import ExistingCluster
