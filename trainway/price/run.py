@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from trainway.spec.derived.price import node_item
 from trainway.spec.facts.price_bounds import bound_of
@@ -33,6 +33,11 @@ class NodePrice:
     as_of: str | None
     bound: float | None = None
     bound_by: str = ""
+
+    def kept(self) -> dict[str, str | float | None]:
+        """Return what the record of a run keeps: the price, if it is known, and no bound."""
+        kept = asdict(self)
+        return {name: kept[name] for name in ("instance_type", "bought", "region", "usd_per_hour", "as_of")}
 
     def sentence(self, nodes: int) -> str:
         """Return what an hour of this many nodes costs."""

@@ -193,7 +193,7 @@ def _submit(
     if nodes is not None:
         nodes = {**nodes, "count": _paid_nodes(request, chosen)}
         if price := _price(target, launch, request):
-            nodes["price"] = asdict(price)
+            nodes["price"] = price.kept()
     submitted(record_submission(request.directory_here, target.name, handle, options, nodes))
     if target.attend is None:
         say(request.run)
