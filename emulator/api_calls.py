@@ -37,8 +37,10 @@ class ApiCall:
         from werkzeug.datastructures import Headers, MultiDict
 
         model = _model(self.service)
-        form = dict(parse_qsl(self.body.decode(), keep_blank_values=True)) if _FORM in self._kind else {}
-        parsed: dict[str, Any] = PROTOCOL_PARSERS[model.protocol](model.operation_model(self.operation)).parse(
+        # Parameters of a form are in the body, and those of REST also in the query of the path.
+        pairs = self.body.decode() if _FORM in self._kind else str(self.environ.get("QUERY_STRING", ""))
+        form = dict(parse_qsl(pairs, keep_blank_values=True))
+        parsed: dict[str, Any] = PROTOCOL_PARSERS[self._protocol(model)](model.operation_model(self.operation)).parse(
             {
                 "body": self.body,
                 "headers": Headers(),
@@ -50,10 +52,13 @@ class ApiCall:
         )
         return parsed
 
+    def input_shape(self) -> Any:
+        """Return the shape of the parameters in the API's model, or None for an operation without any."""
+        return _model(self.service).operation_model(self.operation).input_shape
+
     def valid_parameters(self) -> dict[str, Any]:
         """Return the parameters. Raises RefusedCall for those that botocore's validator refuses."""
-        parameters = self.parameters()
-        shape = _model(self.service).operation_model(self.operation).input_shape
+        parameters, shape = self.parameters(), self.input_shape()
         if shape is not None:
             try:
                 require_shape(parameters, shape, self.action)
@@ -87,6 +92,12 @@ class ApiCall:
         if self.service == "s3":
             return status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode(), "application/xml"
         return status, json.dumps({"__type": code, "message": message}).encode(), "application/x-amz-json-1.1"
+
+    def _protocol(self, model: Any) -> str:
+        """Return the protocol of the request. A service can have several, and a client chooses one."""
+        if "x-amz-json" in self._kind:
+            return "json"
+        return str(model.protocol) if model.protocol in ("ec2", "rest-json", "rest-xml") else "query"
 
     def _path_values(self, model: Any) -> dict[str, str]:
         """Return the parameters that are parts of the path, by the names that the path's pattern has."""

@@ -7,7 +7,9 @@ BatchReplaceClusterNodes in the API's model (botocore 1.44.5).
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from emulator.api_calls import shape_of
@@ -23,12 +25,46 @@ class ClusterAccount(Protocol):
     account: str
     region: str
     cluster_nodes: dict[str, list[dict[str, Any]]]
+    clusters_of_stacks: dict[str, dict[str, Any]]
 
 
 def list_nodes(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the nodes of a cluster in one page, or None if moto has to list them."""
-    nodes = account.cluster_nodes.get(_cluster(asked))
+    """Return the nodes of a cluster in one page, or None if moto has to list them.
+
+    They are those that a test gives, or all that the cluster of a stack asks for.
+    """
+    name = _cluster(asked)
+    nodes = account.cluster_nodes.get(name)
+    if nodes is None and name in account.clusters_of_stacks:
+        groups = account.clusters_of_stacks[name].get("InstanceGroups") or ()
+        nodes = [_running(name, group, number) for group in groups for number in range(group["InstanceCount"])]
     return None if nodes is None else {"ClusterNodeSummaries": nodes}
+
+
+def describe(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the cluster of a stack as DescribeCluster does, or None if moto has to."""
+    name = _cluster(asked)
+    if name not in account.clusters_of_stacks:
+        return None
+    model = account.clusters_of_stacks[name]
+    groups = [
+        {key: group[key] for key in ("InstanceGroupName", "InstanceType", "ExecutionRole") if key in group}
+        | {"CurrentCount": group["InstanceCount"], "TargetCount": group["InstanceCount"], "Status": "InService"}
+        for group in model.get("InstanceGroups") or ()
+    ]
+    found = {"ClusterArn": model["ClusterArn"], "ClusterName": name, "ClusterStatus": "InService"}
+    return found | {"InstanceGroups": groups}
+
+
+def _running(cluster: str, group: dict[str, Any], number: int) -> dict[str, Any]:
+    name = group["InstanceGroupName"]
+    return {
+        "InstanceGroupName": name,
+        "InstanceId": f"i-{hashlib.sha256(f'{cluster}/{name}/{number}'.encode()).hexdigest()[:17]}",
+        "InstanceType": group["InstanceType"],
+        "LaunchTime": datetime.now(UTC),
+        "InstanceStatus": {"Status": "Running"},
+    }
 
 
 def reboot(account: ClusterAccount, asked: dict[str, Any]) -> dict[str, Any]:

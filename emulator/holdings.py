@@ -17,6 +17,8 @@ from emulator.errors import RefusedCall
 
 # Of a quota that no test has set. Tests that deploy platforms need none.
 PLENTY = 1_000_000.0
+# What no test sets.
+_OWN = ("account", "region", "endpoint", "addons_of_stacks", "clusters_of_stacks")
 # The parts that tests set, with the shape of their items in an API.
 _SHAPES = {
     "capacity_reservations": ("ec2", "CapacityReservation"),
@@ -39,7 +41,8 @@ class AccountHoldings:
     names of buckets of other accounts. `not_offered` are instance types that EC2 does not have. `layers` are texts of
     images by digest, which ECR gives at an address of the emulator. `file_system_states` are those that are not
     AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name. `confirmed` are the addresses
-    and URLs that have confirmed their subscriptions to topics.
+    and URLs that have confirmed their subscriptions to topics. `addons_of_stacks` and
+    `clusters_of_stacks` are what the Region's stacks made.
     """
 
     account: str
@@ -62,11 +65,13 @@ class AccountHoldings:
     layers: dict[str, str] = field(default_factory=dict)
     cluster_nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     confirmed: list[str] = field(default_factory=list)
+    addons_of_stacks: list[dict[str, Any]] = field(default_factory=list)
+    clusters_of_stacks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def set(self, what: dict[str, Any]) -> None:
         """Replace the holdings that `what` names. Raises ValueError for what AWS's API does not have."""
         for name, value in what.items():
-            if name not in self.__dataclass_fields__ or name in ("account", "region", "endpoint"):
+            if name not in self.__dataclass_fields__ or name in _OWN:
                 raise ValueError(f"holdings have no {name}")
             if name in _SHAPES:
                 service, shape = _SHAPES[name]
@@ -250,13 +255,18 @@ def _layer(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list_addons(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
-    here = [each["addonName"] for each in holdings.addons if each["clusterName"] == asked["clusterName"]]
-    return {"addons": here}
+    return {"addons": [each["addonName"] for each in _addons_of(holdings, asked["clusterName"])]}
+
+
+def _addons_of(holdings: AccountHoldings, cluster: str) -> list[dict[str, Any]]:
+    """Return the add-ons of a cluster: those that a test gives it, or those that stacks made."""
+    given = [each for each in holdings.addons if each["clusterName"] == cluster]
+    return given or [each for each in holdings.addons_of_stacks if each["clusterName"] == cluster]
 
 
 def _addon(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]:
-    for each in holdings.addons:
-        if (each["clusterName"], each["addonName"]) == (asked["clusterName"], asked["addonName"]):
+    for each in _addons_of(holdings, asked["clusterName"]):
+        if each["addonName"] == asked["addonName"]:
             return {"addon": each}
     raise RefusedCall("ResourceNotFoundException", f"No addon: {asked['addonName']} found in cluster")
 
@@ -322,6 +332,7 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "iam:SimulatePrincipalPolicy": _simulate,
     "sagemaker:BatchRebootClusterNodes": cluster_nodes.reboot,
     "sagemaker:BatchReplaceClusterNodes": cluster_nodes.replace,
+    "sagemaker:DescribeCluster": cluster_nodes.describe,
     "sagemaker:DescribeTrainingPlan": _training_plan,
     "sagemaker:ListClusterNodes": cluster_nodes.list_nodes,
     "sagemaker:StartClusterHealthCheck": cluster_nodes.check_health,

@@ -55,22 +55,27 @@ def tell_what_file_systems_are() -> None:
 
 
 def name_the_error_of_an_absent_cluster() -> None:
-    """Let DescribeCluster of SageMaker return ResourceNotFound, as documented, for a cluster that does not exist.
+    """Let SageMaker's calls about a cluster return ResourceNotFound, as documented, for one that does not exist.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html#API_DescribeCluster_Errors
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ListClusterNodes.html#API_ListClusterNodes_Errors
+    (read 2026-11-30)
     """
     from moto.sagemaker.exceptions import ResourceNotFound, ValidationError
     from moto.sagemaker.models import SageMakerModelBackend
 
-    described = SageMakerModelBackend.describe_cluster
+    def with_the_error(function: Callable[..., Any]) -> Any:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            try:
+                return function(*arguments, **named)
+            except ValidationError as error:
+                raise ResourceNotFound(message=str(error.message)) from None
 
-    def describe_cluster(self: Any, cluster_name: str) -> dict[str, Any]:
-        try:
-            return described(self, cluster_name)
-        except ValidationError as error:
-            raise ResourceNotFound(message=str(error.message)) from None
+        return call
 
-    SageMakerModelBackend.describe_cluster = describe_cluster  # type: ignore[method-assign]
+    for name in ("describe_cluster", "list_cluster_nodes"):
+        setattr(SageMakerModelBackend, name, with_the_error(getattr(SageMakerModelBackend, name)))
 
 
 def describe_eks_clusters_as_eks_does() -> None:

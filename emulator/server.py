@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator import loopback, market, moto_repairs, protocol, ssm_limits
+from emulator import api_limits, loopback, market, moto_repairs, protocol, ssm_limits
 from emulator.api_calls import read_call
 from emulator.cloudformation import answers, api
 from emulator.cloudformation.engine import Engine
@@ -126,7 +126,7 @@ class Application:
         if service != "s3":
             environ["wsgi.input"] = io.BytesIO(body)
         call, holdings = read_call(service, environ, body), self._holdings(region)
-        if call and (refused := holdings.refusal(call)):
+        if call and (refused := holdings.refusal(call) or api_limits.refusal(call)):
             return refused
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         # What a test sells comes before what it gives the account.
@@ -135,7 +135,17 @@ class Application:
 
     def _holdings(self, region: str) -> AccountHoldings:
         """Return what the account has in a Region, beside what moto keeps."""
-        return self.holdings.setdefault(region, AccountHoldings(ACCOUNT, region, self.endpoint, self.denied))
+        if region not in self.holdings:
+            made = self.engine(region).aws
+            self.holdings[region] = AccountHoldings(
+                ACCOUNT,
+                region,
+                self.endpoint,
+                self.denied,
+                addons_of_stacks=made.addons,
+                clusters_of_stacks=made.clusters,
+            )
+        return self.holdings[region]
 
     def _hold(self, region: str, what: dict[str, Any]) -> tuple[int, bytes, str]:
         try:

@@ -7,16 +7,13 @@ enumerations, and unions of several members to the service.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
-import regex
 from botocore.model import ServiceModel, Shape
 from botocore.validate import ParamValidator, ValidationErrors
 
-# How Java, whose strings are UTF-16, spells the characters above U+FFFF.
-SURROGATES = (r"\uD800\uDC00-\uDBFF\uDFFF", r"\U00010000-\U0010FFFF")
+from emulator.api_limits import limits
 
 
 @functools.cache
@@ -50,38 +47,3 @@ def strict_validate(self: ParamValidator, params: Any, shape: Shape) -> Validati
     if not report.has_errors() and (found := list(limits(params, shape, "it"))):
         raise AssertionError(f"AWS would refuse this {shape.name}: {'; '.join(found)}")
     return report
-
-
-def limits(value: Any, shape: Any, name: str) -> Iterator[str]:
-    """Yield what botocore does not check of a value that has the shape's names and types."""
-    size = value if shape.type_name in ("integer", "long") else _length(value, shape)
-    most, least = shape.metadata.get("max", size), shape.metadata.get("min", size)
-    if size > most or size < least:
-        yield f"{name} is {size}, not {shape.metadata.get('min')} to {shape.metadata.get('max')}"
-    match shape.type_name:
-        case "string":
-            pattern = python_pattern(shape.metadata.get("pattern", ".*"))
-            # Java's matches() reads the whole string, and that is what the services do.
-            if not regex.fullmatch(pattern, value, regex.DOTALL):
-                yield f"{name} is '{value}' and does not match {pattern}"
-            if shape.enum and value not in shape.enum:
-                yield f"{name} is '{value}', none of {', '.join(shape.enum)}"
-        case "structure":
-            for key, inner in value.items():
-                yield from limits(inner, shape.members[key], f"{name}.{key}")
-        case "list":
-            for index, inner in enumerate(value):
-                yield from limits(inner, shape.member, f"{name}[{index}]")
-        case "map":
-            for key, inner in value.items():
-                yield from limits(key, shape.key, f"the key {key} of {name}")
-                yield from limits(inner, shape.value, f"{name}.{key}")
-
-
-def python_pattern(pattern: str) -> str:
-    """Return a pattern of a model in the notation of `regex`, which knows Java's classes such as `\\p{L}`."""
-    return pattern.replace(*SURROGATES)
-
-
-def _length(value: Any, shape: Shape) -> int:
-    return len(value) if shape.type_name in ("string", "list", "map") or isinstance(value, bytes) else 0

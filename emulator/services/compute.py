@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from emulator.errors import ResourceError
 from emulator.registry.schema import Properties
 from emulator.services.network import tag
@@ -214,6 +216,26 @@ def delete_node_group(aws: Aws, model: Properties) -> None:
         aws.call("eks", "delete_nodegroup", model)
 
 
+def create_addon(aws: Aws, model: Properties) -> Properties:
+    """Keep an add-on, which is active at once. Nothing runs behind it."""
+    name, cluster = model["AddonName"], model["ClusterName"]
+    arn = f"arn:aws:eks:{aws.region}:{aws.account}:addon/{cluster}/{name}/{uuid.uuid4()}"
+    version = model.get("AddonVersion", "v1.0.0-eksbuild.1")
+    addon = {"addonName": name, "clusterName": cluster, "addonVersion": version, "status": "ACTIVE", "addonArn": arn}
+    aws.addons.append(addon | {"health": {"issues": []}})
+    return {"Arn": arn}
+
+
+def update_addon(aws: Aws, old: Properties, new: Properties) -> Properties:
+    delete_addon(aws, old)
+    return create_addon(aws, new) | {"Arn": old["Arn"]}
+
+
+def delete_addon(aws: Aws, model: Properties) -> None:
+    gone = (model["ClusterName"], model["AddonName"])
+    aws.addons[:] = [each for each in aws.addons if (each["clusterName"], each["addonName"]) != gone]
+
+
 SERVICES = {
     "AWS::EC2::LaunchTemplate": Service(create_launch_template, delete_launch_template, update_launch_template),
     "AWS::EC2::SecurityGroup": Service(create_security_group, delete_security_group, update_security_group),
@@ -223,6 +245,7 @@ SERVICES = {
     "AWS::EC2::SecurityGroupIngress": Service(
         lambda aws, model: authorize_rule(aws, "ingress", model), lambda aws, model: revoke_rule(aws, "ingress", model)
     ),
+    "AWS::EKS::Addon": Service(create_addon, delete_addon, update_addon, depth="record"),
     "AWS::EKS::Cluster": Service(create_cluster, delete_cluster, update_cluster),
     "AWS::EKS::Nodegroup": Service(create_node_group, delete_node_group, update_node_group),
 }

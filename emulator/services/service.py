@@ -63,7 +63,8 @@ class Aws:
     """The emulated AWS of one region, for resource handlers.
 
     `signals` are the requests that were PUT to wait condition handles, by handle ID. `unheard` are the handles of
-    failed builds.
+    failed builds. `addons` are those of EKS clusters that stacks made, as EKS describes them, and
+    `clusters` the models of HyperPod clusters by name.
     """
 
     session: Any  # a boto3.Session, whose stubs accept only a literal service name
@@ -73,6 +74,8 @@ class Aws:
     signals: dict[str, list[dict[str, Any]]]
     pipelines: Pipelines = field(default_factory=Pipelines)
     unheard: set[str] = field(default_factory=set)
+    addons: list[dict[str, Any]] = field(default_factory=list)
+    clusters: dict[str, Properties] = field(default_factory=dict)
     _clients: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from emulator import Emulator
 from tests.synthesis import ROOT, all_resources, templates_of
 
 SUBNETS = {"First": ("10.0.0.0/24", "usw2-az1"), "Second": ("10.0.1.0/24", "usw2-az2")}
@@ -100,3 +101,47 @@ def test_a_control_plane_rises_when_its_nodes_have_its_version(stack: Any, clien
     assert stack.deploy(raised("1.35", "1.35")) == "UPDATE_COMPLETE"
     assert stack.deploy(raised("1.36", "1.35")) == "UPDATE_COMPLETE"
     assert versions() == ("1.36", "1.35")
+
+
+def hyperpod(**changes: Any) -> dict[str, Any]:
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
+    }
+    group = {
+        "InstanceGroupName": "train",
+        "InstanceType": "ml.p5.48xlarge",
+        "InstanceCount": 2,
+        "ThreadsPerCore": 2,
+        "ExecutionRole": {"Fn::GetAtt": ["Role", "Arn"]},
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-x/y", "OnCreate": "on_create.sh"},
+        **changes,
+    }
+    properties = {"ClusterName": "checked", "InstanceGroups": [group]}
+    return {"Role": role, "Cluster": {"Type": "AWS::SageMaker::Cluster", "Properties": properties}}
+
+
+def test_hyperpod_is_not_updated_while_deep_health_checks_run(stack: Any, emulator: Emulator) -> None:
+    def node(status: str) -> dict[str, Any]:
+        return {
+            "InstanceGroupName": "train",
+            "InstanceId": "i-0123456789abcdef0",
+            "InstanceType": "ml.p5.48xlarge",
+            "LaunchTime": "2026-11-30T12:00:00+00:00",
+            "InstanceStatus": {"Status": status},
+        }
+
+    assert stack.deploy(hyperpod()) == "CREATE_COMPLETE"
+    emulator.hold(cluster_nodes={"checked": [node("DeepHealthCheckInProgress")]})
+    assert stack.deploy(hyperpod(InstanceCount=3)) == "UPDATE_ROLLBACK_COMPLETE"
+    emulator.hold(cluster_nodes={"checked": [node("Running")]})
+    assert stack.deploy(hyperpod(InstanceCount=3)) == "UPDATE_COMPLETE"
+    emulator.hold(cluster_nodes={})
+    assert "while deep health checks run on i-0123456789abcdef0" in stack.events("UPDATE_FAILED")["Cluster"]
+
+
+def test_what_stays_of_an_instance_group_is_not_updated(stack: Any) -> None:
+    assert stack.deploy(hyperpod()) == "CREATE_COMPLETE"
+    assert stack.deploy(hyperpod(InstanceCount=3)) == "UPDATE_COMPLETE"
+    assert stack.deploy(hyperpod(InstanceCount=3, ThreadsPerCore=1)) == "UPDATE_ROLLBACK_COMPLETE"
+    assert "ThreadsPerCore of instance group train cannot be updated" in stack.events("UPDATE_FAILED")["Cluster"]
