@@ -88,11 +88,13 @@ def test_zones_and_offers_are_those_that_ec2_answered() -> None:
     assert {name: set(TABLE.offered.of(name)) - local for name in offered} == offered
 
 
-def test_local_zones_are_named_after_their_region_and_have_p5() -> None:
+def test_local_zones_are_named_after_their_region_and_have_accelerators() -> None:
     for region, zones in TABLE.local_zones.items():
         for zone in zones:
             assert re.fullmatch(rf"{zone_prefix(region)}-[a-z]{{3}}\d+-az\d+", zone)
-            assert zone in TABLE.offered.of("p5.48xlarge") and zone not in TABLE.zones[region]
+            assert zone not in TABLE.zones[region]
+            accelerated = [name for name in load_catalogue() if zone in TABLE.offered.of(name)]
+            assert accelerated and all(load_catalogue()[name].accelerator for name in accelerated)
 
 
 def test_the_regions_are_botocores() -> None:

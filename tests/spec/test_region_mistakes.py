@@ -14,6 +14,8 @@ from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
 from tests.rules_page import PAGE, page
 from tests.synthesis import ROOT
+from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
@@ -161,3 +163,23 @@ def test_every_rule_is_listed() -> None:
 
 def test_the_page_has_every_rule() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.rules_page`"
+
+
+def test_a_local_zone_is_the_first_zone_or_that_of_a_group(tmp_path: Path) -> None:
+    """Both files have the same subnets: nodes and file servers are there, and the control plane is in the Region."""
+    east = {"region": "us-east-1", "storage": {"lustre": {"capacity_tib": 1.2}}}
+    group = {"name": "train", "instance_type": "p5.48xlarge", "count": 1}
+    first = load_platform(
+        write(tmp_path, east | {"zones": ["use1-atl2-az1", "use1-az1", "use1-az2"], "node_groups": [group]})
+    )
+    of_group = load_platform(
+        write(
+            tmp_path,
+            east | {"zones": ["use1-az1", "use1-az2"], "node_groups": [group | {"zone": "use1-atl2-az1"}]},
+        )
+    )
+    plans = [plan_addresses(platform, load_catalogue()) for platform in (first, of_group)]
+    assert plans[0] == plans[1]
+    zones = {(subnet.role.value, subnet.zone) for subnet in plans[0].subnets}
+    assert {zone for role, zone in zones if role in ("nodes", "storage")} == {"use1-atl2-az1"}
+    assert {zone for role, zone in zones if role in ("public", "cluster")} == {"use1-az1", "use1-az2"}

@@ -235,8 +235,8 @@ def _other_regions(platform: Platform) -> Iterator[Candidate]:
             continue
         first = sorted(there)[0]
         rest = [zone for zone in zones if zone != first and zone not in refused]
-        chosen = (first, *rest)[: len(platform.zones)]
-        if len(chosen) == len(platform.zones):
+        chosen = (first, *rest)[: len(platform.region_zones)]
+        if len(chosen) == len(platform.region_zones):
             yield Candidate(
                 f"the platform in {region}",
                 platform.model_copy(update={"region": region, "zones": chosen}),

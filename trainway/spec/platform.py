@@ -14,7 +14,7 @@ from trainway.spec.lock import Lock
 from trainway.spec.sections.accepted import Accepted
 from trainway.spec.sections.budget import Budget
 from trainway.spec.sections.existing import ExistingCluster
-from trainway.spec.sections.fields import Name, Region, ZoneId
+from trainway.spec.sections.fields import Name, Region, ZoneId, is_local_zone
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.iam import Iam
 from trainway.spec.sections.image import Image
@@ -50,7 +50,8 @@ class Platform(Section):
     zones: tuple[ZoneId, ...] = Field(
         min_length=1,
         max_length=MOST_ZONES,
-        description="Availability Zone IDs. The first is the zone of the accelerated capacity.",
+        description="Availability Zone IDs. The first is the zone of the accelerated capacity. With eks, it may be a "
+        "Local Zone of the Region, beside two zones of the Region.",
     )
     orchestrator: Orchestrator = Field(
         Orchestrator.EKS, description="Orchestrator of the cluster: eks, hyperpod-eks, or hyperpod-slurm."
@@ -174,6 +175,11 @@ class Platform(Section):
         """The node groups whose jobs use the image by default. All groups for an image that is the default of none."""
         theirs = tuple(group for group in self.node_groups if (group.image or DEFAULT_IMAGE) == self._image_name)
         return theirs or self.node_groups
+
+    @property
+    def region_zones(self) -> tuple[str, ...]:
+        """The zones that are no Local Zones: those of the control plane, the endpoints, and the NAT gateway."""
+        return tuple(zone for zone in self.zones if not is_local_zone(zone))
 
     def zone_of(self, group: NodeGroup) -> str:
         """Return the ID of the zone that the nodes of a group are in."""

@@ -57,7 +57,7 @@ def _of_nodes(platform: Platform, catalogue: Catalogue) -> Iterator[tuple[_Quota
         # Those of nodes that may come later would refuse a deploy that succeeds.
         system = platform.kubernetes_or_default.system_nodes
         instance = catalogue[system.instance_type]
-        count = system.count + eks.new_nodes_per_zone * len(platform.zones)
+        count = system.count + eks.new_nodes_per_zone * len(platform.region_zones)
         yield _ec2(instance, CapacityKind.ON_DEMAND), count * instance.vcpus
     else:
         slurm = platform.slurm_or_default

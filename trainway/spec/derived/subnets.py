@@ -110,7 +110,7 @@ def zone_numbers(platform: Platform) -> dict[str, int]:
         if name.startswith(prefix)
     }
     free = (number for number in itertools.count() if number not in deployed.values())
-    found = {zone: deployed[zone] if zone in deployed else next(free) for zone in platform.zones}
+    found = {zone: deployed[zone] if zone in deployed else next(free) for zone in platform.region_zones}
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 

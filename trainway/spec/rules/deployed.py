@@ -46,7 +46,7 @@ def the_zones_stay(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach
         reason = f"the platform was deployed with {' and '.join(gone)}, where the cluster's own network is"
         yield ("zones",), reason, f"keep {' and '.join(gone)} in the list; groups can have another `zone`"
     for index, zone in enumerate(platform.zones):
-        if deployed and zone not in deployed and platform.orchestrator.is_kubernetes:
+        if deployed and zone not in deployed and zone in platform.region_zones and platform.orchestrator.is_kubernetes:
             reason = f"the EKS cluster was created with {' and '.join(deployed)}, and can have no other zones"
             remedy = "leave it out, or deploy a platform with another `name` beside this one"
             yield ("zones", index), reason, remedy

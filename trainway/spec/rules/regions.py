@@ -16,6 +16,7 @@ from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.rules.rule import Breach, instance_types, path_of_image, published_rule
 from trainway.spec.sections.capacity import capacity_kind
+from trainway.spec.sections.orchestrator import Orchestrator
 
 # Of a longer list, a remedy names so many.
 NAMED = 6
@@ -63,9 +64,9 @@ def zones_are_of_the_region(platform: Platform, _catalogue: Catalogue) -> Iterat
     known, prefix = offerings.zones[region], zone_prefix(region)
     for index, zone in enumerate(platform.zones):
         if zone in offerings.local_zones.get(region, ()):
-            reason = "it is a Local Zone, in which EKS has no control plane and HyperPod no nodes"
-            fix = "with the orchestrator eks, write it as `zone` of a node group, and zones of the Region here"
-            yield ("zones", index), reason, fix
+            if platform.orchestrator is not Orchestrator.EKS:
+                reason = f"it is a Local Zone, and {platform.orchestrator.value} has no nodes there"
+                yield ("zones", index), reason, "use the orchestrator eks, or zones of the Region"
         elif known and zone not in known:
             yield ("zones", index), f"it is not a zone of {region}", f"write {_one_of(known)}"
         elif not known and zone.split("-")[0] != prefix:

@@ -24,10 +24,11 @@ def zones_are_named_once(platform: Platform, _catalogue: Catalogue) -> Iterator[
 def eks_has_its_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """An EKS control plane is spread over two zones or more."""
     needed = service_facts().eks.control_plane_zones
-    if platform.orchestrator.is_kubernetes and len(set(platform.zones)) < needed:
+    if platform.orchestrator.is_kubernetes and len(set(platform.region_zones)) < needed:
+        local = ", and a Local Zone is none of them" if set(platform.zones) - set(platform.region_zones) else ""
         yield (
             ("zones",),
-            f"an EKS control plane needs subnets in {needed} zones",
+            f"an EKS control plane needs subnets in {needed} zones{local}",
             "add a second zone id; nodes still go to the first zone only",
         )
 

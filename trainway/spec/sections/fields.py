@@ -24,10 +24,15 @@ Region = Annotated[
     Matches(r"[a-z]{2}(-[a-z]+)+-\d", "it is not the form of an AWS Region's code", "write it as in us-west-2"),
 ]
 
+
+def is_local_zone(zone: str) -> bool:
+    """Return whether a zone ID is that of a Local Zone, which has the code of its city between."""
+    return zone.count("-") > 1
+
+
 ZoneId = Annotated[
     str,
     Matches(
-        # A Local Zone's has the code of its city between.
         r"[a-z]+\d(-[a-z]{3}\d+)?-az\d+",
         "it is not a zone id; zone names such as us-west-2a mean different places in different accounts",
         "write the id, as in usw2-az2; `aws ec2 describe-availability-zones` lists both",
