@@ -14,7 +14,7 @@ import pytest
 from trainway.spec import rules
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
-from trainway.spec.rules.expiry import expired, from_the_future, over
+from trainway.spec.rules.expiry import OF_A_DAY, of_a_day
 from trainway.spec.rules.regions import zone_prefix
 from trainway.spec.rules.rule import Breach
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
@@ -37,7 +37,7 @@ def test_every_rule_of_the_package_is_registered() -> None:
         for _, function in inspect.getmembers(module, inspect.isfunction)
         if get_type_hints(function).get("return") == Iterator[Breach]
     }
-    listed: set[Any] = {*rules.RULES, *VERSION_RULES, requirements_are_listed, expired, from_the_future, over}
+    listed: set[Any] = {*rules.RULES, *VERSION_RULES, requirements_are_listed, *OF_A_DAY, of_a_day}
     assert written == listed, "put @rule before a function that yields breaches of a platform file"
     assert len(rules.RULES) == len(set(rules.RULES))
     assert all(rule.__doc__ for rule in listed)

@@ -78,7 +78,11 @@ def adapter(kind: Any) -> Callable[[str], object]:
 
 KINDS: dict[str, tuple[Callable[[str], object], str, Callable[[str], bool]]] = {
     "principal": (adapter(Principal), "arn:aws:iam::111122223333:role/teams/research", is_principal),
-    "key": (adapter(KmsKey), "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab", is_arn("kms", "key/")),
+    "key": (
+        adapter(KmsKey),
+        "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+        is_arn("kms", "key/"),
+    ),
     "secret": (
         adapter(Secret),
         "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",

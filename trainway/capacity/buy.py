@@ -162,7 +162,7 @@ def _tagged_size(tags: Sequence[dict[str, str]]) -> int:
 
 
 def _check_block(purchase: str) -> None:
-    if not re.fullmatch(r"cr-[0-9a-f]{8,17}", purchase):
+    if not re.fullmatch(r"cr-([0-9a-f]{8}|[0-9a-f]{17})", purchase):
         why = "it is neither the ID of a Capacity Block nor the ARN of a training plan"
         raise usage_error(purchase, why=why, fix="write cr-0123456789abcdef0, or the whole ARN")
 

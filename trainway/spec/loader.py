@@ -29,7 +29,7 @@ from trainway.spec.package_lock import PackageLockError, package_lock_file, read
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
 from trainway.spec.rules import RULES
-from trainway.spec.rules.expiry import expired, from_the_future, over
+from trainway.spec.rules.expiry import from_the_future, of_a_day
 from trainway.spec.rules.rule import PUBLISHED_RULES, Breach, name_of, path_of_image
 from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 from trainway.spec.stand_ins import in_both, with_stand_ins
@@ -111,7 +111,7 @@ def _complete_and_check(
         if name is None or name not in accepted:
             breaches += [(*breach, name) for breach in rule(platform, catalogue)]
     if today:
-        of_today = (*expired(platform, today), *over(platform, today), *from_the_future(platform, today))
+        of_today = of_a_day(platform, today)
         breaches += [(*breach, None) for breach in of_today]
     return platform, breaches
 

@@ -160,6 +160,7 @@ class CapacityBlockFacts(_Facts):
     ends_at: time
     most_instances: int
     longest_days: int
+    weeks_ahead: int
     terminates_minutes: int
     ultraserver_terminates_minutes: int
     eks_scales_down_minutes: int

@@ -17,6 +17,7 @@ class SlurmSettingsFacts(BaseModel):
 
     release: str
     keys: tuple[str, ...]
+    numbers: tuple[str, ...]
     sources: tuple[Source, ...]
 
 

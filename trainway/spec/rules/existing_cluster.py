@@ -51,6 +51,15 @@ def an_existing_cluster_is_in_the_adopted_vpc(platform: Platform, _catalogue: Ca
 
 
 @rule
+def the_api_of_an_existing_cluster_is_in_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The address of a Kubernetes API has the Region of its cluster."""
+    adopted = platform.adopted_cluster
+    if adopted and f".{platform.region}." not in adopted.endpoint and ".eks.amazonaws.com" in adopted.endpoint:
+        reason = f"it is the API of a cluster in another Region than {platform.region}"
+        yield (*KEY, "endpoint"), reason, f"run `trainway adopt {adopted.name}`, and write what it prints"
+
+
+@rule
 def an_existing_cluster_lets_the_platform_in(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """An existing cluster allows access entries, and its API answers inside the VPC.
 

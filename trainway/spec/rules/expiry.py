@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rules.kubernetes_version import version_key
 from trainway.spec.rules.rule import path_of_image
-from trainway.spec.sections.capacity import TimedCapacity, minute
+from trainway.spec.sections.capacity import CapacityBlock, TimedCapacity, minute
 
 REFRESH: KeyPath = ("image", "refresh")
 
@@ -50,6 +51,28 @@ def over(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
             yield ("node_groups", index, "capacity", "end"), reason, remedy
 
 
+def not_sold_yet(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield (key path, reason, remedy) for a Capacity Block that starts later than EC2 sells any on `today`.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html (read 2026-11-22)
+    """
+    ahead = timedelta(weeks=service_facts().capacity_blocks.weeks_ahead)
+    for index, group in enumerate(platform.node_groups):
+        block = group.capacity
+        if isinstance(block, CapacityBlock) and block.start and block.start.date() > today + ahead:
+            reason = f"EC2 sells blocks that start within {ahead.days // 7} weeks, and this one would start later"
+            yield ("node_groups", index, "capacity", "start"), reason, "write the start that the purchase names"
+
+
+def schedules_of_the_past(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield (key path, reason, remedy) if HyperPod would patch nodes in a year before that of `today` alone."""
+    asked = platform.hyperpod_or_default.patching
+    year = asked.schedule.rstrip(")").split(" ")[-1] if asked and asked.schedule else ""
+    if year.isdecimal() and int(year) < today.year:
+        reason = f"the year {year} is over, so that nodes would never be patched"
+        yield ("hyperpod", "patching", "schedule"), reason, "write * as the year"
+
+
 def from_the_future(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
     """Yield (key path, reason, remedy) if packages of an image are to be those of a day after `today`, a day in UTC."""
     for name in platform.image_names:
@@ -60,3 +83,13 @@ def from_the_future(platform: Platform, today: date) -> Iterator[tuple[KeyPath, 
                 f"Ubuntu has no snapshot of a day after today, {today}, in UTC",
                 f"write {today} or an earlier day",
             )
+
+
+# What is asked of a file on each day.
+OF_A_DAY = (expired, over, not_sold_yet, schedules_of_the_past, from_the_future)
+
+
+def of_a_day(platform: Platform, today: date) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield every (key path, reason, remedy) of `today`, a day in UTC."""
+    for rule in OF_A_DAY:
+        yield from rule(platform, today)

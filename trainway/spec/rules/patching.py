@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Iterator
 
 from trainway.spec.facts.catalogue import Catalogue
@@ -33,6 +34,19 @@ def patching_is_by_schedule_or_by_strategy(platform: Platform, _catalogue: Catal
                 yield (*KEY, key), reason, "leave it out, or write a schedule instead of the strategy"
     if asked.strategy and platform.orchestrator is Orchestrator.HYPERPOD_SLURM:
         yield (*KEY, "strategy"), "HyperPod has it on EKS only", "write a schedule"
+
+
+@rule
+def a_schedule_comes(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The months of a schedule have its day."""
+    asked = platform.hyperpod_or_default.patching
+    fields = asked.schedule.removeprefix("cron(").split(" ") if asked and asked.schedule else []
+    if len(fields) > 3 and fields[2].isdecimal() and fields[3].isdecimal():
+        # A leap year has the longest February.
+        longest = calendar.monthrange(2028, int(fields[3]))[1]
+        if int(fields[2]) > longest:
+            reason = f"month {fields[3]} has {longest} days, so that nodes would never be patched"
+            yield (*KEY, "schedule"), reason, "write another day, or ? and a day of the week"
 
 
 @rule

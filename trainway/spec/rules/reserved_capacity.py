@@ -14,7 +14,7 @@ from trainway.spec.sections.node_group import NodeGroup
 
 @rule
 def a_reservation_is_of_one_type_in_one_zone(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Groups that share a reservation or a Capacity Block have its instance type, and are in its zone.
+    """Groups that share a reservation, a Capacity Block, or a training plan have its instance type, and its zone.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateCapacityReservation.html (read 2026-11-21)
     """
@@ -88,6 +88,8 @@ def training_plans_are_of_one_account(platform: Platform, _catalogue: Catalogue)
 def _identifier(group: NodeGroup) -> str | None:
     match group.capacity:
         case Reservation(reservation=identifier) | CapacityBlock(capacity_block=identifier):
+            return identifier
+        case TrainingPlan(training_plan=identifier):
             return identifier
         case _:
             return None

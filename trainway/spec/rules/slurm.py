@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from trainway.spec.derived.slurm_accounts import BORROWED, ROLE_SETTINGS
@@ -149,6 +150,21 @@ def slurm_knows_the_settings(platform: Platform, _catalogue: Catalogue) -> Itera
         near = [known[each] for each in difflib.get_close_matches(name.lower(), list(known), n=3)]
         fix = f"did you mean {' or '.join(near)}?" if near else "leave the key out"
         yield ("slurm", "settings", name), f"Slurm {slurm_settings().release} has no such key in slurm.conf", fix
+
+
+@rule
+def slurm_reads_the_values_of_the_settings(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Numbers of slurm.conf have no unit, and a range of ports begins with the lower one."""
+    numbers = {name.lower() for name in slurm_settings().numbers}
+    for name, value in platform.slurm_or_default.settings.items():
+        key: KeyPath = ("slurm", "settings", name)
+        if name.lower() in numbers and not re.fullmatch(r"\d+|unlimited|infinite", str(value).lower()):
+            reason = "slurmctld takes a number without a unit, and does not start with another value"
+            yield key, reason, "write it as in 60"
+        ports = re.fullmatch(r"(\d+)-(\d+)", str(value)) if name.lower() == "srunportrange" else None
+        if ports and not int(ports[1]) < int(ports[2]) <= 65535:
+            reason = "it is no range of ports, which begins with the lower one"
+            yield key, reason, "write it as in 60001-63000"
 
 
 @rule

@@ -41,7 +41,9 @@ class Reservation(Section):
     reservation: Annotated[
         str,
         Matches(
-            r"cr-[0-9a-f]{8,17}", "it is not the id of a capacity reservation", "write it as in cr-0123456789abcdef0"
+            r"cr-([0-9a-f]{8}|[0-9a-f]{17})",
+            "it is not the id of a capacity reservation",
+            "write it as in cr-0123456789abcdef0",
         ),
     ]
 
@@ -56,7 +58,7 @@ class CapacityBlock(TimedCapacity):
     capacity_block: Annotated[
         str,
         Matches(
-            r"cr-[0-9a-f]{8,17}",
+            r"cr-([0-9a-f]{8}|[0-9a-f]{17})",
             "it is not the id of a Capacity Block, which is that of its capacity reservation",
             "write it as in cr-0123456789abcdef0",
         ),
@@ -75,7 +77,8 @@ class TrainingPlan(TimedCapacity):
     training_plan: Annotated[
         str,
         Matches(
-            r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/.+",
+            # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateTrainingPlan.html (read 2026-11-30)
+            r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:training-plan/(?=.{1,64}$)[A-Za-z0-9](-*[A-Za-z0-9])*",
             "it is not the ARN of a training plan",
             "write it as in arn:aws:sagemaker:us-west-2:111122223333:training-plan/NAME",
         ),

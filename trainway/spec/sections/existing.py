@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainway.spec.sections.fields import Range, S3Uri, ZoneId
+from trainway.spec.sections.fields import Range, S3Uri, VpcBlock, ZoneId
 from trainway.spec.values import Matches, Section
 
 
@@ -47,7 +47,7 @@ class ExistingNetwork(Section):
     """An existing VPC, and the resources in it that the platform uses."""
 
     vpc_id: Annotated[str, _id("vpc", "VPC")] = Field(description="ID of the VPC.")
-    cidrs: tuple[Range, ...] = Field(min_length=1, description="CIDR blocks of the VPC, the primary one first.")
+    cidrs: tuple[VpcBlock, ...] = Field(min_length=1, description="CIDR blocks of the VPC, the primary one first.")
     taken: tuple[Range, ...] = Field(
         (), description="CIDR blocks of all subnets of the VPC. New subnets do not overlap them."
     )
@@ -116,7 +116,7 @@ class ExistingCluster(Section):
         description="URL of the Kubernetes API."
     )
     certificate_authority: Annotated[
-        str, Matches(r"[A-Za-z0-9+/=]+", "it is not in base64", "`trainway adopt` finds it")
+        str, Matches(r"(?=(.{4})+$)[A-Za-z0-9+/]+={0,2}", "it is not in base64", "`trainway adopt` finds it")
     ] = Field(description="Certificate authority of the Kubernetes API, in base64.")
     service_cidr: Range = Field(description="CIDR block of the Kubernetes services.")
     security_group: AdoptedSecurityGroup = Field(
@@ -163,7 +163,8 @@ class ExistingFileSystem(Section):
         str,
         Matches(r"[A-Za-z0-9_-]{1,8}", "it is not a mount name", "`trainway adopt` finds it"),
     ] = Field(description="Mount name of the file system.")
-    capacity_gib: int = Field(ge=1, description="Storage capacity of the file system in GiB.")
+    # The smallest that FSx has ever sold.
+    capacity_gib: int = Field(ge=1200, description="Storage capacity of the file system in GiB.")
     security_group_id: Annotated[str, _id("sg", "security group")] = Field(
         description="Security group of the file system's network interfaces. The platform adds the rules between it "
         "and the nodes."

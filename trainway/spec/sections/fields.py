@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -73,9 +74,24 @@ def _private_range(network: IPv4Network) -> IPv4Network:
     return network
 
 
+def _vpc_block(network: IPv4Network) -> IPv4Network:
+    low, high = service_facts().vpc.prefix_lengths
+    if not low <= network.prefixlen <= high:
+        raise wrong(f"a block of a VPC is between /{low} and /{high}", "`trainway adopt` finds the blocks of the VPC")
+    return network
+
+
 # Any range of a network that exists: what it may be was AWS's to say.
 Range = Annotated[IPv4Network, BeforeValidator(_parse_range)]
 AddressRange = Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_private_range)]
+VpcBlock = Annotated[IPv4Network, BeforeValidator(_parse_range), AfterValidator(_vpc_block)]
+
+
+def reachable_host(address: str) -> str:
+    """Refuse an address of this machine, which is that of every other machine, too."""
+    if (host := urlsplit(address).hostname) in ("localhost", "127.0.0.1", "0.0.0.0"):
+        raise wrong(f"{host} is the machine that reads it, and not yours", "write a host that AWS reaches by its name")
+    return address
 
 
 def _throughput(value: int) -> int:
@@ -123,7 +139,8 @@ AccountNumber = Annotated[
 KmsKey = Annotated[
     str,
     Matches(
-        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+        # https://docs.aws.amazon.com/kms/latest/developerguide/concepts-key-id.html (read 2026-11-30)
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
         "it is not the ARN of a KMS key; a role cannot be let use an alias",
         "write it as in arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     ),
@@ -157,7 +174,8 @@ PRINT_YOUR_ROLE = (
 Principal = Annotated[
     str,
     Matches(
-        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/(?=.{1,576}$)([!-)+->@-~]{1,511}/)?[A-Za-z0-9_+=,.@-]{1,64}",
+        r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/(?!AWSReservedSSO_)(?=.{1,576}$)([!-)+->@-~]{1,511}/)?"
+        r"[A-Za-z0-9_+=,.@-]{1,64}",
         "it is not the ARN of an IAM role or user",
         f"write it as in arn:aws:iam::111122223333:role/Admin; `{PRINT_YOUR_ROLE}` prints the ARN of the role that you "
         "have assumed",
@@ -184,7 +202,8 @@ Email = Annotated[
     str,
     Matches(
         # Printable ASCII: characters that change the direction of a text would show another address.
-        r"[!-?A-~]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+",
+        # Without quotes, a mailbox has none of the characters that RFC 5322 calls specials.
+        r"[!#-'*+\-./-9=?A-Z^-~]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+",
         "it is not an e-mail address",
         "write one address, as in ml-oncall@example.com",
     ),

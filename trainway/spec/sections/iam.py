@@ -16,7 +16,7 @@ class Iam(Section):
         Annotated[
             str,
             Matches(
-                r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+",
+                r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[^*?\s]+",
                 "it is not the ARN of an IAM policy",
                 "write it as in arn:aws:iam::111122223333:policy/boundary",
             ),

@@ -8,14 +8,14 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from trainway.spec.facts.versions import PINNED_IMAGE
-from trainway.spec.sections.fields import AccountNumber, KmsKey, Region, Secret
+from trainway.spec.sections.fields import PORT, AccountNumber, KmsKey, Region, Secret
 from trainway.spec.values import Matches, Section
 
 ImageVariant = Literal["cuda", "neuron", "cpu"]
 IndexAddress = Annotated[
     str,
     Matches(
-        r"https://[A-Za-z0-9.-]+(:\d{1,5})?(/[^\s@?#]*)?",
+        rf"https://[A-Za-z0-9.-]+({PORT})?(/[^\s@?#]*)?",
         "it is not an https:// address of a package index without a login",
         "write it as in https://nexus.example.com/repository/pypi/simple, and the login as pip_login",
     ),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from trainway.spec.sections.existing import ExistingNetwork
-from trainway.spec.sections.fields import AddressRange
+from trainway.spec.sections.fields import PORT, AddressRange, reachable_host
 from trainway.spec.values import Matches, Section
 
 Access = Literal["private", "closed"]
@@ -17,15 +17,16 @@ Access = Literal["private", "closed"]
 ProxyAddress = Annotated[
     str,
     Matches(
-        r"https?://[A-Za-z0-9.-]+:\d{1,5}",
+        rf"https?://[A-Za-z0-9.-]+{PORT}",
         "it is not the address of a proxy without a login; builds would show the login",
         "write the scheme, the host, and the port, as in http://proxy.example.com:3128",
     ),
+    AfterValidator(reachable_host),
 ]
 NoProxy = Annotated[
     str,
     Matches(
-        r"\.?[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5}|/\d{1,2})?",
+        rf"\.?[A-Za-z0-9][A-Za-z0-9.-]*({PORT}|/([12]?\d|3[0-2]))?",
         "it is not a host, a domain, or an address range",
         "write it as in mirror.example.com, .example.com, or 10.0.0.0/8",
     ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from trainway.spec.sections.fields import PORT, Email
-from trainway.spec.values import Matches, Section
+from trainway.spec.sections.fields import PORT, Email, reachable_host
+from trainway.spec.values import Matches, Section, wrong
 
 # https://docs.aws.amazon.com/chatbot/latest/APIReference/API_SlackChannelConfiguration.html (read 2026-11-27)
 SlackWorkspaceId = Annotated[
@@ -35,6 +37,20 @@ MlflowArn = Annotated[
         "write it as in arn:aws:sagemaker:us-west-2:111122223333:mlflow-app/app-ABC",
     ),
 ]
+
+
+def _posted_to(address: str) -> str:
+    """Refuse what SNS cannot reach, or what does not answer its request for confirmation."""
+    host = urlsplit(address).hostname or ""
+    if re.fullmatch(r"\d+(\.\d+){3}", host):
+        reason = "SNS posts from the internet, to hosts with a certificate for their name"
+        raise wrong(reason, "write the public name of a host")
+    if host == "hooks.slack.com" or host.endswith(".webhook.office.com"):
+        reason = "its webhooks take no messages of SNS, and do not confirm that they get them"
+        raise wrong(reason, "use observability.slack, or a host of yours that passes messages on")
+    return reachable_host(address)
+
+
 MessageUrl = Annotated[
     str,
     Matches(
@@ -42,6 +58,7 @@ MessageUrl = Annotated[
         "it is not an https:// address without a login, which everybody who sees the template would see",
         "write it as in https://events.example.com/trainway; SNS signs each message",
     ),
+    AfterValidator(_posted_to),
 ]
 
 

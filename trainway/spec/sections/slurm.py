@@ -30,8 +30,9 @@ class AccountingDatabase(Section):
     endpoint: Annotated[
         str,
         Matches(
-            r"(?=.{1,255}$)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*",
-            "it is not the name of a host",
+            # The reader endpoint of an Aurora cluster is read-only.
+            r"(?!localhost$)(?!127\.)(?!.*\.cluster-ro-)(?=.{1,255}$)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*",
+            "it is not the name of a host that can be written to",
             "write it as in slurm.cluster-abc.us-west-2.rds.amazonaws.com; the port has a key of its own",
         ),
     ] = Field(

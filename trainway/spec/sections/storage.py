@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from trainway.spec.sections.existing import ExistingFileSystem
 from trainway.spec.sections.fields import BucketName, DataPrefix, HomeThroughput, KmsKey, LustreThroughput, S3Uri
-from trainway.spec.values import Matches, Section
+from trainway.spec.values import Matches, Section, wrong
 
 # Where every node and every pod finds the file system, and where a Slurm node finds home directories.
 MOUNT_PATH = "/fsx"
@@ -60,6 +60,14 @@ class Bucket(Section):
     )
 
 
+def _octets(client: str) -> str:
+    for part in client.split("."):
+        low, _, high = part.strip("[]").partition("-")
+        if not low.isdecimal() or not (high or low).isdecimal() or not int(low) <= int(high or low) <= 255:
+            raise wrong(f"{part} is no number from 0 to 255, and no range of them", "write it as in 10.0.[2-10].6")
+    return client
+
+
 # A client of Lustre, without the network that FSx adds: an address, or ranges in it.
 Client = Annotated[
     str,
@@ -68,6 +76,7 @@ Client = Annotated[
         "it is neither an address nor a range of addresses of clients",
         "write it as in 10.0.1.6 or 10.0.[2-10].[1-255]",
     ),
+    AfterValidator(_octets),
 ]
 
 

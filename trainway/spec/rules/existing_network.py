@@ -1,0 +1,110 @@
+"""An adopted VPC is one that EC2 can have, and takes what the platform adds to it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from itertools import combinations
+from typing import Final
+
+from trainway.spec.derived.addressing import AddressesDoNotFit, plan_addresses
+from trainway.spec.derived.endpoints import interface_endpoints
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.services import service_facts
+from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
+from trainway.spec.rules.rule import Breach, instance_types, rule
+from trainway.spec.sections.fields import PRIVATE_RANGES
+
+KEY: Final[KeyPath] = ("network", "existing")
+# What no VPC adds whose primary block is in one of the private ranges, beside the other two of these.
+# https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html#add-cidr-block-restrictions (read 2026-11-30)
+_NEVER_BESIDE: Final = IPv4Network("198.19.0.0/16")
+_FIRST, _BESIDE_FIRST = IPv4Network("10.0.0.0/16"), IPv4Network("10.0.0.0/15")
+AGAIN: Final = "run `trainway adopt` again, and write what it prints"
+
+
+@rule
+def an_existing_vpc_is_one_that_ec2_has(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Blocks of a VPC do not overlap."""
+    existing = platform.network.existing
+    if existing is None:
+        return
+    for index, block in enumerate(existing.cidrs):
+        if other := next((each for each in existing.cidrs[:index] if each.overlaps(block)), None):
+            yield (*KEY, "cidrs", index), f"it overlaps {other}, and the blocks of a VPC do not", AGAIN
+
+
+@rule
+def subnets_of_an_existing_vpc_are_ones_that_ec2_has(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """Adopted subnets are inside of the VPC, do not overlap, have the free addresses of their size, and are others."""
+    existing, reserved = platform.network.existing, service_facts().vpc.reserved_addresses_per_subnet
+    if existing is None:
+        return
+    for name, subnet in existing.subnets.items():
+        key: KeyPath = (*KEY, "subnets", name)
+        if not any(subnet.cidr.subnet_of(block) for block in existing.cidrs):
+            yield (*key, "cidr"), f"it is outside of the blocks of {existing.vpc_id}", AGAIN
+        elif subnet.free > (most := subnet.cidr.num_addresses - reserved):
+            yield (*key, "free"), f"a subnet of {subnet.cidr} has {most} addresses at most", AGAIN
+    for (name, one), (other, two) in combinations(existing.subnets.items(), 2):
+        if one.id == two.id:
+            yield (*KEY, "subnets", other, "id"), f"it is the subnet {name}, too", AGAIN
+        elif one.cidr.overlaps(two.cidr):
+            yield (*KEY, "subnets", other, "cidr"), f"it overlaps that of {name}, and subnets do not", AGAIN
+
+
+@rule
+def an_existing_vpc_takes_the_new_blocks(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """EC2 adds no block of another private range to a VPC, and none of 10.0.0.0/16 beside one of 10.0.0.0/15."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in instance_types(platform)):
+        return
+    try:
+        added = plan_addresses(platform, catalogue).added_cidrs
+    except AddressesDoNotFit:
+        return  # reported by its own rule
+    primary = existing.cidrs[0]
+    home = next((each for each in PRIVATE_RANGES if primary.subnet_of(each)), None)
+    for block in added:
+        others = [each for each in (*PRIVATE_RANGES, _NEVER_BESIDE) if home and each != home and block.overlaps(each)]
+        reason = f"{existing.vpc_id} has {primary}, and EC2 adds no block of {others[0]} to it" if others else ""
+        near = next((each for each in existing.cidrs if each.overlaps(_BESIDE_FIRST)), None)
+        if near and block.overlaps(_FIRST):
+            reason = (
+                f"{existing.vpc_id} has {near}, and EC2 adds no block of {_FIRST} to a VPC with one of {_BESIDE_FIRST}"
+            )
+        if reason:
+            yield ("network", "cidr"), reason, f"choose a free range inside {home or primary}, or inside the VPC"
+
+
+@rule
+def endpoints_of_an_existing_vpc_are_services(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """A service that is spelt almost as one that the platform needs would get a second endpoint, which EC2 refuses."""
+    existing = platform.network.existing
+    if existing is None or any(name not in catalogue for _, name in instance_types(platform)):
+        return
+    # Those that the platform would create in a closed VPC of its own.
+    closed = platform.network.model_copy(update={"existing": None, "access": "closed"})
+    needed = {"s3", *interface_endpoints(platform.model_copy(update={"network": closed}), catalogue)}
+    for index, service in enumerate(existing.endpoints):
+        if service.endswith("-fips"):
+            continue  # a service of its own, such as kms-fips
+        near = difflib.get_close_matches(service, needed - {*existing.endpoints}, n=1, cutoff=0.8)
+        if service not in needed and near:
+            yield (*KEY, "endpoints", index), "no AWS service has an endpoint of this name", f"did you mean {near[0]}?"
+
+
+@rule
+def services_and_nodes_have_other_addresses(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """The addresses of an existing cluster's services are no addresses of the VPC: kube-proxy catches their traffic."""
+    adopted, existing = platform.adopted_cluster, platform.network.existing
+    if adopted is None or existing is None:
+        return
+    if other := next((each for each in existing.cidrs if each.overlaps(adopted.service_cidr)), None):
+        reason = f"EKS refuses a cluster whose services are in {other}, a block of its VPC"
+        yield ("kubernetes", "existing", "service_cidr"), reason, AGAIN
+    elif platform.network.cidr.overlaps(adopted.service_cidr):
+        reason = f"the services of {adopted.name} have {adopted.service_cidr}, and kube-proxy catches their traffic"
+        yield ("network", "cidr"), reason, "choose another range for the new subnets"
