@@ -6,6 +6,7 @@ import functools
 import threading
 from collections.abc import Collection, Iterator
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 CONNECT_SECONDS: Final = 3
 READ_SECONDS: Final = 8
@@ -51,7 +52,8 @@ class NotAnswered(Exception):
 class AwsQuestions:
     """An AWS account in a Region, which several threads ask.
 
-    `number` and `partition` are those of the caller, whose ARN is `caller`.
+    `number` and `partition` are those of the caller, whose ARN is `caller`. `is_emulated` is whether this machine
+    itself answers.
     """
 
     def __init__(self, region: str) -> None:
@@ -68,7 +70,8 @@ class AwsQuestions:
             self._session = boto3.Session(region_name=region)
             if self._session.get_credentials() is None:
                 raise NotAnswered(action, "this shell has no AWS credentials", SIGN_IN)
-            answer = self._client("sts", region).get_caller_identity()
+            sts = self._client("sts", region)
+            answer = sts.get_caller_identity()
         except ClientError as failure:
             code, said = failure.response["Error"]["Code"], failure.response["Error"]["Message"]
             why = f"the credentials of this shell have expired: {said}" if code in _EXPIRED else said
@@ -77,6 +80,7 @@ class AwsQuestions:
             raise NotAnswered(action, str(failure), SIGN_IN) from None
         self.number, self.caller = str(answer["Account"]), str(answer["Arn"])
         self.partition = self.caller.split(":")[1]
+        self.is_emulated = urlsplit(sts.meta.endpoint_url).hostname in ("localhost", "127.0.0.1")
 
     def ask(
         self, service: str, operation: str, *, absent: Collection[str] = (), region: str | None = None, **asked: Any

@@ -66,4 +66,5 @@ def _reached(inquiry: Inquiry) -> Iterator[AccountFinding]:
         yield not_checked(what, why=why, fix="docs/kubernetes-access.md shows how to reach a private endpoint")
     except UsageError as failed:
         _, why, fix, *_ = (line.strip() for line in str(failed).splitlines())
-        yield warning(what, why=why.removeprefix("why: "), fix=fix.removeprefix("fix: "))
+        theirs = ". The emulated AWS has no Kubernetes API" if inquiry.aws.is_emulated else ""
+        yield warning(what, why=why.removeprefix("why: ") + theirs, fix=fix.removeprefix("fix: "))

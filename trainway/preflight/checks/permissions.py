@@ -51,9 +51,10 @@ def _caller(inquiry: Inquiry) -> Iterator[AccountFinding]:
     roles = assumed_roles(aws.partition, aws.number, aws.region)
     denied = _denied(inquiry, caller, ("sts:AssumeRole",), roles)
     if denied is None:
+        whose = "the IAM of the emulated AWS" if aws.is_emulated else "IAM"
         yield not_checked(
             f"whether {caller} may assume the CDK's roles",
-            why="IAM has no user or role of this name",
+            why=f"{whose} has no user or role of this name",
             fix=f"aws sts assume-role --role-session-name preflight --role-arn {roles[0]}",
         )
     elif denied:
