@@ -26,7 +26,7 @@ from trainway.monitoring.tell_people import notification_of
 
 PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
 # Another URL and another channel.
-OTHERS = ("https://127.0.0.1:9/other", "C0456DEFG")
+OTHERS = ("https://events.example.com/other", "C0456DEFG")
 
 
 @pytest.fixture

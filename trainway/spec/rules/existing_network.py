@@ -38,7 +38,7 @@ def an_existing_vpc_is_one_that_ec2_has(platform: Platform, _catalogue: Catalogu
 
 @rule
 def subnets_of_an_existing_vpc_are_ones_that_ec2_has(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Adopted subnets are inside of the VPC, do not overlap, have the free addresses of their size, and are others."""
+    """Adopted subnets are inside of the VPC, do not overlap, have the free addresses of their size, and have one description."""
     existing, reserved = platform.network.existing, service_facts().vpc.reserved_addresses_per_subnet
     if existing is None:
         return
@@ -49,9 +49,10 @@ def subnets_of_an_existing_vpc_are_ones_that_ec2_has(platform: Platform, _catalo
         elif subnet.free > (most := subnet.cidr.num_addresses - reserved):
             yield (*key, "free"), f"a subnet of {subnet.cidr} has {most} addresses at most", AGAIN
     for (name, one), (other, two) in combinations(existing.subnets.items(), 2):
-        if one.id == two.id:
-            yield (*KEY, "subnets", other, "id"), f"it is the subnet {name}, too", AGAIN
-        elif one.cidr.overlaps(two.cidr):
+        # Several parts of a platform may share a subnet.
+        if one.id == two.id and one != two:
+            yield (*KEY, "subnets", other, "id"), f"{name} has this ID, too, and another range, zone, or space", AGAIN
+        elif one.id != two.id and one.cidr.overlaps(two.cidr):
             yield (*KEY, "subnets", other, "cidr"), f"it overlaps that of {name}, and subnets do not", AGAIN
 
 
