@@ -30,8 +30,9 @@ class Log:
 class JobEvent:
     """A report of an orchestrator about a part of the job: an event, a condition, or a state.
 
-    `source` is kubernetes, slurm, sagemaker, or trainway. `reason` is the source's own word. `subject` is the pod,
-    node, or job that the report is about. `name` and `line` are where a person finds it, if it is part of a text.
+    `source` is kubernetes, slurm, sagemaker, hyperpod, or trainway. `reason` is the source's own word. `subject` is
+    the pod, node, or job that the report is about. `name` and `line` are where a person finds it, if it is part of
+    a text. A normal one tells of no trouble by itself.
     """
 
     source: str
@@ -42,6 +43,7 @@ class JobEvent:
     time: datetime | None = None
     name: str = ""
     line: int | None = None
+    is_normal: bool = False
 
 
 @dataclass(frozen=True)

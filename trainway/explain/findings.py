@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 
 from trainway.explain.attempts import began_at, current_attempt
+from trainway.explain.continued import since_trouble
 from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
 from trainway.explain.first_error import first_error, first_exit, is_of
@@ -26,6 +28,7 @@ from trainway.explain.matches import (
 )
 from trainway.explain.nccl_timeout import nccl_timeout_matches
 from trainway.explain.needles import may_match
+from trainway.explain.rendezvous import rendezvous_matches
 from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
@@ -78,18 +81,23 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Finding, ...]:
-    """Return the findings of one attempt. What was written before it began does not count."""
+    """Return the findings of one attempt. What was written before it began, or is overcome, does not count."""
+    whole, evidence = evidence, replace(evidence, logs=tuple(since_trouble(log) for log in evidence.logs))
     matches = [
-        *_matches(evidence, year),
+        *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year),
+        *_matches(replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year),
         *xid_matches(evidence, year),
         *lustre_matches(evidence, year),
         *nccl_timeout_matches(evidence, year),
+        *rendezvous_matches(evidence, year),
     ]
     timed = [_timed(match, evidence) for match in matches]
     current = [match for match in timed if not (began and match.quote.time and match.quote.time < began)]
     findings = list(_ranked(current, evidence))
     if any(each.confidence is Confidence.CERTAIN for each in findings):
         return tuple(findings)
+    if not findings and (unknown := _unknown_event(evidence)):
+        return (unknown,)
     if unknown := _unknown(evidence, year):
         # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
         earlier = [each for each in findings if each.name not in _hints() and _earlier(each.quote, unknown.quote)]
@@ -105,8 +113,8 @@ def _without_own_warnings(evidence: Evidence) -> Evidence:
     return replace(evidence, logs=tuple(replace(log, text=_OWN_WARNING.sub("", log.text)) for log in evidence.logs))
 
 
-def _matches(evidence: Evidence, year: int) -> Iterator[Match]:
-    for rule in load_rules():
+def _matches(evidence: Evidence, rules: Sequence[FailureRule], year: int) -> Iterator[Match]:
+    for rule in rules:
         if rule.level is Level.CONSEQUENCE:
             continue
         for log in evidence.logs:
@@ -190,12 +198,25 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
         # The launcher stopped the others because of the first.
         matches = [match for match in matches if match.name != "told-to-stop"]
     ordered = sorted(matches, key=lambda match: believed(match, of_first=_is_of_first(match, failed_first)))
-    for name in dict.fromkeys(match.name for match in ordered):
+    for name in _specific_first(dict.fromkeys(match.name for match in ordered)):
         same = [match for match in ordered if match.name == name]
         first = same[0]
         others = len({match.quote.speaker for match in same} - {first.quote.speaker})
         sure = Confidence.CERTAIN if first.level is Level.CAUSE else Confidence.LIKELY
         yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others)
+
+
+def _specific_first(names: Iterable[str]) -> list[str]:
+    """Return the names of rules in their order, but those that tell less about the same after those that tell more."""
+    ordered = list(names)
+    for rule in load_rules():
+        if rule.name not in ordered:
+            continue
+        less = [name for name in ordered[: ordered.index(rule.name)] if name in rule.instead_of]
+        rest = [name for name in ordered if name not in less]
+        place = rest.index(rule.name) + 1
+        ordered = [*rest[:place], *less, *rest[place:]]
+    return ordered
 
 
 def _failed_first(exits: Sequence[Exit]) -> Exit | None:
@@ -221,6 +242,23 @@ def _unknown(evidence: Evidence, year: int) -> Finding | None:
         confidence=Confidence.UNKNOWN,
         cause=f"the first error of the first that failed, {quote.who}: {quote.text}",
         remedy=f"read {quote.name} from line {quote.line} upwards",
+        source="",
+        quote=quote,
+    )
+
+
+def _unknown_event(evidence: Evidence) -> Finding | None:
+    """Return the last event that tells of trouble, in the orchestrator's own words."""
+    told = [each for each in evidence.events if not each.is_normal and each.reason]
+    if not told:
+        return None
+    event = max(told, key=lambda each: each.time.timestamp() if each.time else math.inf)
+    quote = quote_of_event(event)
+    return Finding(
+        name="unknown",
+        confidence=Confidence.UNKNOWN,
+        cause=f"no rule knows what {event.source} says of {event.subject or event.node or 'the job'}: {quote.text}",
+        remedy=f"look at what {event.subject or 'the job'} did before; the message is {event.source}'s own",
         source="",
         quote=quote,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log, signal_status
+from trainway.explain.hyperpod import hyperpod_evidence, is_hyperpod
 from trainway.explain.kubernetes import kubernetes_evidence
 from trainway.explain.sagemaker import sagemaker_evidence
 from trainway.explain.slurm import is_slurm, slurm_evidence
@@ -55,8 +56,8 @@ def evidence_of_run(run: Path) -> Evidence:
 def evidence_in(directory: Path) -> Evidence:
     """Return the evidence in the files below a directory, whatever program wrote them.
 
-    A file is identified by its content: objects of `kubectl get -o json`, the response of DescribeTrainingJob, or the
-    output of sacct or scontrol. Every other file is a log. If the lines of a log do not name rank and node, they come
+    A file is identified by its content: objects of `kubectl get -o json`, an answer of SageMaker, or the output of
+    sacct or scontrol. Every other file is a log. If the lines of a log do not name rank and node, they come
     from its path. Raises UsageError if there is no file.
     """
     files = sorted(file for file in directory.rglob("*") if file.is_file()) if directory.is_dir() else []
@@ -71,6 +72,8 @@ def evidence_in(directory: Path) -> Evidence:
         document = _document(log.text) if file.suffix == ".json" else None
         if isinstance(document, dict) and "TrainingJobName" in document:
             evidence += sagemaker_evidence(document)
+        elif isinstance(document, dict) and is_hyperpod(document):
+            evidence += hyperpod_evidence(document)
         elif isinstance(document, dict) and "kind" in document:
             objects.append(document)
         elif is_slurm(log.text):

@@ -47,10 +47,12 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
         if event.reason not in got_over.get(event.subject.removeprefix("pod/"), frozenset())
     ]
     ended = {(pod.get("status") or {}).get("phase") for pod in pods}
+    # A job may have another pod in the place of one that failed.
+    failed = False if "Failed" in ended and not ended & {"Running", "Succeeded", "Pending"} else None
     return Evidence(
         events=tuple(events),
         exits=tuple(exit_ for pod in pods for exit_ in _exits(pod)),
-        succeeded=True if ended == {"Succeeded"} else None,
+        succeeded=True if ended == {"Succeeded"} else failed,
     )
 
 
@@ -90,6 +92,7 @@ def _event(item: Object) -> JobEvent:
         subject=f"{kind}/{name}" if kind else name,
         node=name if kind == "node" else source.get("host"),
         time=_time(time),
+        is_normal=item.get("type") == "Normal",
     )
 
 

@@ -52,9 +52,11 @@ class FailureRule(BaseModel):
     """A known failure, identified by its output.
 
     `log`, `event`, and `exit` are alternative ways to identify it. A line or an event's message that matches one of
-    `unless` does not count. If two rules match one line, the rule of the higher precedence counts. `cause` and `remedy`
-    are sentences in which {name} is a group of the pattern that matched, and {who} the rank and the node. A [part in
-    brackets] is left out if a group in it matched nothing.
+    `unless` does not count, and neither does one after which the program continued, unless the rule is `lasting`.
+    Findings of the rules that it is `instead_of` tell less, and come after its own. If two rules match one line,
+    the rule of the higher precedence counts. `cause` and `remedy` are sentences in which {name} is a group of the
+    pattern that matched, and {who} the rank and the node. A [part in brackets] is left out if a group in it matched
+    nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,6 +68,8 @@ class FailureRule(BaseModel):
     exit: tuple[int, ...] = ()
     precedence: int = 0
     unless: tuple[str, ...] = ()
+    lasting: bool = False
+    instead_of: tuple[str, ...] = ()
     cause: str = ""
     remedy: str = ""
     source: str = ""
@@ -96,6 +100,11 @@ class FailureRule(BaseModel):
         return self
 
     @property
+    def lasts(self) -> bool:
+        """Return whether a match counts although the program continued: a program is slow, or its loss is no number."""
+        return self.lasting or self.level is Level.HINT
+
+    @property
     def patterns(self) -> tuple[str, ...]:
         """Return every pattern whose groups its sentences can use."""
         return (*self.log, *(part for event in self.event for part in (event.reason, event.message)))
@@ -105,10 +114,12 @@ class FailureRule(BaseModel):
 def load_rules(directory: Path = RULES) -> tuple[FailureRule, ...]:
     """Return the rules of all files, ordered by file and position. Each process reads them once.
 
-    Raises pydantic's ValidationError for an incomplete rule, and ValueError for a duplicate name.
+    Raises pydantic's ValidationError for an incomplete rule, and ValueError for a duplicate or unknown name.
     """
     rules = [FailureRule.model_validate(each) for file in sorted(directory.glob("*.yaml")) for each in read_facts(file)]
     names = [rule.name for rule in rules]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"rules of one name: {', '.join(twice)}")
+    if unknown := {name for rule in rules for name in rule.instead_of} - set(names):
+        raise ValueError(f"no rule has the name {', '.join(sorted(unknown))}")
     return tuple(rules)

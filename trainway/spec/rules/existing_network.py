@@ -38,7 +38,7 @@ def an_existing_vpc_is_one_that_ec2_has(platform: Platform, _catalogue: Catalogu
 
 @rule
 def subnets_of_an_existing_vpc_are_ones_that_ec2_has(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Adopted subnets are inside of the VPC, do not overlap, have the free addresses of their size, and have one description."""
+    """Adopted subnets are inside of the VPC, do not overlap, fit their size, and have one description."""
     existing, reserved = platform.network.existing, service_facts().vpc.reserved_addresses_per_subnet
     if existing is None:
         return
