@@ -163,6 +163,9 @@ def test_instance_groups_are_compared_by_name_and_protected_like_node_groups() -
     [
         ({"InstanceCount": 3}, Action.CHANGED, "1 node more"),
         ({"LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-a/b"}}, Action.CHANGED, ""),
+        ({"OnStartDeepHealthChecks": ["InstanceStress"]}, Action.CHANGED, ""),
+        ({"ExecutionRole": "arn:aws:iam::111122223333:role/a"}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
+        ({"InstanceType": "ml.p5e.48xlarge"}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
         ({"ThreadsPerCore": 1}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
         ({"OverrideVpcConfig": {"Subnets": ["subnet-1"]}}, Action.REPLACED, "2 nodes stop, and the jobs on them"),
         (

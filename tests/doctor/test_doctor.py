@@ -239,6 +239,21 @@ def test_nodes_of_hyperpod_that_do_not_run_are_found(environment: dict[str, str]
     assert f"list-cluster-events --cluster-name {platform['name']}" in found["fix"]
 
 
+def test_logs_of_hyperpod_that_stay_for_ever_are_found(environment: dict[str, str], emulator: Emulator) -> None:
+    """The ID of the cluster is in the name of the group, and is known to AWS only."""
+    platform = load_platform(SLURM)
+    logs = boto3.client("logs", region_name=platform.region, endpoint_url=emulator.endpoint)
+    name = f"/aws/sagemaker/Clusters/{platform.name}/abcdefghijkl"
+    logs.create_log_group(logGroupName=name)
+    skipped = [option for each in DEPLOYED_CHECKS if each.name != "log-retention" for option in ("--skip", each.name)]
+    _, findings = run(environment, *skipped, "--skip", "tools", file=SLURM)
+    (found,) = findings
+    assert found["what"] == f"the logs in {name} stay for ever"
+    assert found["fix"].startswith(f"aws logs put-retention-policy --log-group-name {name} --retention-in-days 90 ")
+    logs.put_retention_policy(logGroupName=name, retentionInDays=90)
+    assert run(environment, *skipped, "--skip", "tools", file=SLURM) == (0, [])
+
+
 def test_each_tool_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     told = {each.what: each.level.value for each in tools(PLATFORM)}

@@ -43,6 +43,19 @@ def test_in_one_stack_the_user_goes_first(stack: Any) -> None:
     assert set(stack.events("DELETE_COMPLETE")) == {"Subnet", "Endpoint"}
 
 
+def test_a_group_stays_while_an_interface_is_in_it(stack: Any, other_stack: Any) -> None:
+    group = {"GroupDescription": "nodes", "VpcId": {"Ref": "Vpc"}}
+    made = {"Vpc": VPC, "Subnet": SUBNET}
+    held = {"Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": group}}
+    stack.deploy(made | held, Outputs=exported(stack))
+    user = endpoint(imported(stack), stack.physical_id("Subnet"))
+    user["Endpoint"]["Properties"]["SecurityGroupIds"] = [stack.physical_id("Group")]
+    other_stack.deploy(user)
+    assert stack.deploy(made, Outputs=exported(stack)) == "UPDATE_COMPLETE"
+    assert "DependencyViolation" in stack.events("DELETE_FAILED")["Group"]
+    other_stack.delete()
+
+
 def test_a_range_stays_while_it_has_a_subnet(stack: Any, other_stack: Any) -> None:
     stack.deploy({"Vpc": VPC, "Range": RANGE}, Outputs=exported(stack))
     subnet = {"VpcId": imported(stack), "CidrBlock": "100.64.0.0/24"}

@@ -34,6 +34,58 @@ def test_a_rule_is_the_same_with_another_description(stack: Any) -> None:
     assert "InvalidPermission.Duplicate" in stack.events("CREATE_FAILED")["Again"]
 
 
+def test_a_new_group_lets_everything_out_unless_it_has_rules_of_its_own(stack: Any, client: Client) -> None:
+    nowhere = [{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32"}]
+    of_vpc = {"GroupDescription": "nodes", "VpcId": ref("Vpc")}
+    made = {
+        "Vpc": NETWORK["Vpc"],
+        "Plain": resource("AWS::EC2::SecurityGroup", **of_vpc),
+        "Closed": resource("AWS::EC2::SecurityGroup", **of_vpc, SecurityGroupEgress=nowhere),
+    }
+    assert stack.deploy(made) == "CREATE_COMPLETE"
+    for name, outward in (("Plain", "0.0.0.0/0"), ("Closed", "127.0.0.1/32")):
+        asked = [{"Name": "group-id", "Values": [stack.physical_id(name)]}]
+        (rule,) = client("ec2").describe_security_group_rules(Filters=asked)["SecurityGroupRules"]
+        assert (rule["IsEgress"], rule["CidrIpv4"]) == (True, outward)
+
+
+def behind_nat() -> dict[str, Any]:
+    """Return a NAT gateway with an address of the stack, in a subnet of sixteen addresses."""
+    address = get_att("Address", "AllocationId")
+    return {
+        "Vpc": NETWORK["Vpc"],
+        "Subnet": resource("AWS::EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="10.0.0.0/28"),
+        "Address": resource("AWS::EC2::EIP", Domain="vpc"),
+        "Nat": resource("AWS::EC2::NatGateway", SubnetId=ref("Subnet"), AllocationId=address),
+    }
+
+
+def test_a_nat_gateway_takes_an_address_of_its_subnet_beside_the_five_of_aws(stack: Any, client: Client) -> None:
+    def free() -> int:
+        (subnet,) = client("ec2").describe_subnets(SubnetIds=[stack.physical_id("Subnet")])["Subnets"]
+        return int(subnet["AvailableIpAddressCount"])
+
+    made = behind_nat()
+    assert stack.deploy({name: made[name] for name in ("Vpc", "Subnet")}) == "CREATE_COMPLETE"
+    assert free() == 16 - 5
+    assert stack.deploy(made) == "UPDATE_COMPLETE"
+    assert free() == 16 - 5 - 1
+
+
+def test_the_address_of_a_nat_gateway_stays_until_its_stack_releases_it(stack: Any, client: Client) -> None:
+    def allocated() -> list[str]:
+        return [each["PublicIp"] for each in client("ec2").describe_addresses()["Addresses"]]
+
+    before, made = allocated(), behind_nat()
+    assert stack.deploy(made) == "CREATE_COMPLETE"
+    (address,) = set(allocated()) - set(before)
+    del made["Nat"]
+    assert stack.deploy(made) == "UPDATE_COMPLETE"
+    assert address in allocated()
+    assert stack.delete() == "DELETE_COMPLETE"
+    assert allocated() == before
+
+
 def test_log_groups_that_services_make_have_no_retention_and_outlive_the_stack(stack: Any, client: Client) -> None:
     logs, trust = client("logs"), resource("AWS::IAM::Role", AssumeRolePolicyDocument={})
     project = {
@@ -57,6 +109,22 @@ def test_log_groups_that_services_make_have_no_retention_and_outlive_the_stack(s
     assert stack.delete() == "DELETE_COMPLETE"
     assert [each["logGroupName"] for each in logs.describe_log_groups()["logGroups"]] == unlimited
     assert stack.deploy(made) == "CREATE_COMPLETE", "the group of the earlier cluster is used"
+
+
+def test_a_later_cluster_takes_up_the_log_group_that_a_stack_left(stack: Any, client: Client) -> None:
+    def groups() -> list[tuple[str, int | None]]:
+        found = client("logs").describe_log_groups(logGroupNamePrefix="/aws/eks/twice/")["logGroups"]
+        return [(each["logGroupName"], each.get("retentionInDays")) for each in found]
+
+    name = "/aws/eks/twice/cluster"
+    made = cluster([], Name="twice", Logging={"ClusterLogging": {"EnabledTypes": [{"Type": "audit"}]}})
+    made["Cluster"]["DependsOn"] = "Logs"
+    logs = resource("AWS::Logs::LogGroup", LogGroupName=name, RetentionInDays=90)
+    made["Logs"] = logs | {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+    for _ in range(2):
+        assert stack.deploy(made, ImportExistingResources=True) == "CREATE_COMPLETE"
+        assert stack.delete() == "DELETE_COMPLETE"
+        assert groups() == [(name, 90)]
 
 
 def hyperpod(name: str) -> dict[str, Any]:
@@ -92,6 +160,17 @@ def test_the_logs_of_a_hyperpod_cluster_have_its_id_in_their_name_and_outlive_it
     groups = client("logs").describe_log_groups(logGroupNamePrefix="/aws/")["logGroups"]
     unlimited = {each["logGroupName"] for each in groups if "retentionInDays" not in each}
     assert {f"/aws/sagemaker/Clusters/pods/{identity}", "/aws/fsx/lustre"} <= unlimited
+
+
+def test_the_eks_cluster_of_a_hyperpod_cluster_outlives_it(stack: Any, client: Client) -> None:
+    made = cluster([], Name="outlives")
+    nodes = hyperpod("outlives")["HyperPod"]["Properties"]
+    orchestrator = {"Eks": {"ClusterArn": get_att("Cluster", "Arn")}}
+    pod = resource("AWS::SageMaker::Cluster", **nodes, Orchestrator=orchestrator)
+    assert stack.deploy(made | {"HyperPod": pod}) == "CREATE_COMPLETE"
+    assert stack.deploy(made) == "UPDATE_COMPLETE"
+    assert set(stack.events("DELETE_COMPLETE")) == {"HyperPod"}
+    assert client("eks").describe_cluster(name="outlives")["cluster"]["status"] == "ACTIVE"
 
 
 def test_each_service_has_its_role_after_its_first_resource(stack: Any, client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 from emulator import Emulator, running
 from tests.delivery.test_failed_pipelines import BUCKET, deployable
 from tests.emulator.conftest import Stack
-from tests.synthesis import EXAMPLES, ROOT, Template, templates_of
+from tests.synthesis import EXAMPLES, ROOT, Template, resources, templates_of
 from training.observe import run_state
 from training.observe.run_state import StateWriter
 from trainway.launch.registry.record import RunRecord
@@ -71,6 +71,16 @@ def emulator() -> Iterator[Emulator]:
 
 @pytest.fixture
 def inbox(emulator: Emulator, observability: Template, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    yield from messages(emulator, observability, monkeypatch)
+
+
+@pytest.fixture
+def inbox_of_eks(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    template = deployable(templates_of(ROOT / "examples/eks-p5.yaml")["observability"])
+    yield from messages(emulator, template, monkeypatch)
+
+
+def messages(emulator: Emulator, observability: Template, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Deploy the stack, and yield a function that returns the messages that its topic has sent since the last call."""
     for name, value in emulator.environment().items():
         monkeypatch.setenv(name, value)
@@ -154,6 +164,45 @@ def test_the_death_of_a_node_is_told_with_its_run_its_owner_and_what_happens_nex
     for untold in (healthy, of_another, informs):
         emulator.send_event(untold)
     assert inbox() == []
+
+
+def test_an_instance_that_cannot_be_launched_is_told_for_the_groups_of_the_cluster_only(
+    emulator: Emulator, inbox_of_eks: Any
+) -> None:
+    auto_scaling = boto3.client("autoscaling")
+    shape = {"LaunchConfigurationName": "nodes", "ImageId": "ami-0123456789abcdef0", "InstanceType": "p5.48xlarge"}
+    auto_scaling.create_launch_configuration(**shape)
+    for cluster in ("atlas", "theirs"):
+        auto_scaling.create_auto_scaling_group(
+            AutoScalingGroupName=f"eks-train-{cluster}",
+            LaunchConfigurationName="nodes",
+            MinSize=0,
+            MaxSize=0,
+            AvailabilityZones=["us-west-2a"],
+            Tags=[{"Key": "eks:cluster-name", "Value": cluster, "PropagateAtLaunch": True}],
+        )
+        # https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-event-reference.html
+        reason = "Could not launch On-Demand Instances. InsufficientInstanceCapacity"
+        detail = {"AutoScalingGroupName": f"eks-train-{cluster}", "StatusMessage": reason}
+        emulator.send_event(
+            {"source": "aws.autoscaling", "detail-type": "EC2 Instance Launch Unsuccessful", "detail": detail}
+        )
+    (message,) = inbox_of_eks()
+    assert message["Message"].startswith(f"A node of eks-train-atlas could not be launched: {reason}")
+
+
+def test_an_event_is_in_a_queue_for_fourteen_days_whose_alarm_rings() -> None:
+    observability = templates_of(ROOT / "examples/hyperpod-eks-shared.yaml")["observability"]
+    (queue,) = resources(observability, "AWS::SQS::Queue").values()
+    assert queue["MessageRetentionPeriod"] == 14 * 24 * 60 * 60
+    alarms = resources(observability, "AWS::CloudWatch::Alarm").values()
+    (alarm,) = [each for each in alarms if each["MetricName"] == "ApproximateNumberOfMessagesVisible"]
+    assert alarm["Dimensions"] == [{"Name": "QueueName", "Value": queue["QueueName"]}]
+    assert alarm["AlarmActions"]
+    rules = resources(observability, "AWS::Events::Rule").values()
+    targets = [each for rule in rules for each in rule["Targets"] if each["Id"] == "queue"]
+    assert targets and all("<aws.events.event.json>" in each["InputTransformer"]["InputTemplate"] for each in targets)
+    assert not any("InputPathsMap" in each["InputTransformer"] for each in targets), "no value is inserted by itself"
 
 
 def kinds() -> dict[str, EventKind]:

@@ -411,6 +411,28 @@ def test_a_budget_that_the_deploy_creates_is_not_missed(
     assert json.loads(ran.stdout)["findings"] == [], ran.exception
 
 
+@pytest.mark.parametrize(
+    ("role", "service"),
+    [
+        ("AWSServiceRoleForAmazonEKS", "eks.amazonaws.com"),
+        ("AWSServiceRoleForAmazonEKSNodegroup", "eks-nodegroup.amazonaws.com"),
+        ("AWSServiceRoleForAmazonFSx", "fsx.amazonaws.com"),
+    ],
+)
+def test_a_role_that_a_service_makes_itself_is_noted_where_it_is_missing(
+    role: str, service: str, account: AtlasAccount, broken: object
+) -> None:
+    assert broken
+    skipped = [option for each in CHECKS if each.name != "service-linked-roles" for option in ("--skip", each.name)]
+    account.client("iam").delete_role(RoleName=role)
+    status, findings = run(account, *skipped)
+    account.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    (found,) = [each for each in findings if role in each["what"].split()]
+    assert (status, found["level"]) == (0, "note")
+    assert "needs iam:CreateServiceLinkedRole" in found["why"] and found["fix"].endswith(service)
+    assert not [each for each in run(account, *skipped)[1] if role in each["what"].split()]
+
+
 def test_a_vpc_of_dedicated_tenancy_is_refused(account: AtlasAccount, broken: object, tmp_path: Path) -> None:
     assert broken
     ec2 = account.client("ec2")

@@ -16,6 +16,9 @@ from typer.testing import CliRunner
 from emulator import Emulator, running
 from trainway.cli import app
 from trainway.preflight.checks import CHECKS
+from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.loader import load_platform
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/atlas"
 NOW = datetime.now(UTC)
@@ -119,6 +122,20 @@ def test_quotas_without_a_code_are_found_by_their_names(file: Path, emulator: Em
     emulator.hold(quotas=[])
     (unknown,) = run(file, emulator, "quotas")
     assert unknown["level"] == "not checked" and name in unknown["what"]
+
+
+def test_instances_of_clusters_are_compared_with_their_quotas(file: Path, emulator: Emulator) -> None:
+    needed = [each for each in quota_needs(load_platform(file), load_catalogue()) if each.service == "sagemaker"]
+    coded = {each.name: each.code for each in needed if each.code}
+    assert {name.partition(" ")[0] for name in coded} == {"ml.m7i.2xlarge", "Maximum", "Total"}
+    empty = [
+        {"ServiceCode": "sagemaker", "QuotaCode": code, "QuotaName": name, "Value": 0, "Adjustable": True}
+        for name, code in coded.items()
+    ]
+    emulator.hold(quotas=empty)
+    found = [each["what"] for each in run(file, emulator, "quotas") if each["level"] == "error"]
+    emulator.hold(quotas=[])
+    assert found == [f"the quota {name} is 0" for name in coded]
 
 
 def test_networks_and_addresses_that_an_account_has_already_are_counted(file: Path, emulator: Emulator) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
 from trainway.spec.derived.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
-from trainway.spec.derived.subnets import SubnetRole, node_subnets, shared_subnets
+from trainway.spec.derived.subnets import Need, SubnetNeed, SubnetRole, node_subnets, shared_subnets
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 from trainway.spec.sections.kubernetes import Kubernetes, SystemNodes
@@ -161,6 +161,57 @@ def test_no_larger_range_is_asked_for_than_a_vpc_can_have() -> None:
     with pytest.raises(AddressesDoNotFit, match=r"cluster-0: .* \(402 × m7i\.2xlarge at 49 \(32 pods\)\)") as caught:
         plan_addresses(crowded, CATALOGUE)
     assert caught.value.remedy == "use fewer system nodes"
+
+
+# --- what AWS takes for itself
+
+
+def needs(orchestrator: Orchestrator, role: SubnetRole) -> list[dict[str, int]]:
+    """The needs of each subnet of a role, of a platform in two zones."""
+    subnets = shared_subnets(platform("10.0.0.0/16", orchestrator, [("p5.48xlarge", 4)]), CATALOGUE)
+    return [{need.what: need.addresses for need in subnet.needs} for subnet in subnets if subnet.role is role]
+
+
+@pytest.mark.parametrize(("addresses", "prefix_length"), [(11, 28), (12, 27), (27, 27), (28, 26), (251, 24), (252, 23)])
+def test_five_addresses_of_each_subnet_are_left_to_aws(addresses: int, prefix_length: int) -> None:
+    need = SubnetNeed("nodes", SubnetRole.NODES, "usw2-az1", (Need("nodes", addresses),))
+    assert need.prefix_length == prefix_length
+    assert all(each.usable == each.cidr.num_addresses - 5 for each in small_plan().subnets)
+
+
+def small_plan() -> AddressPlan:
+    plan = planned("10.0.0.0/16", Orchestrator.EKS, [("m7i.8xlarge", 1)])
+    assert plan
+    return plan
+
+
+@pytest.mark.parametrize("orchestrator", Orchestrator)
+def test_each_public_subnet_has_room_for_a_nat_gateway(orchestrator: Orchestrator) -> None:
+    assert needs(orchestrator, SubnetRole.PUBLIC) == [{"NAT gateway and load balancers": 16}] * 2
+
+
+@pytest.mark.parametrize("orchestrator", Orchestrator)
+def test_each_subnet_of_a_cluster_has_room_for_the_interfaces_of_eks(orchestrator: Orchestrator) -> None:
+    found = [each.get("EKS control plane") for each in needs(orchestrator, SubnetRole.CLUSTER)]
+    assert found == ([16, 16] if orchestrator.is_kubernetes else [None, None])
+
+
+@pytest.mark.parametrize("orchestrator", Orchestrator)
+def test_file_systems_have_a_subnet_of_their_own(orchestrator: Orchestrator) -> None:
+    (storage,) = needs(orchestrator, SubnetRole.STORAGE)
+    assert storage.keys() == {"FSx for Lustre file servers"}
+    others = [needs(orchestrator, role) for role in (SubnetRole.PUBLIC, SubnetRole.CLUSTER)]
+    assert "FSx" not in str(others)
+
+
+@pytest.mark.parametrize(("orchestrator", "each"), [(Orchestrator.HYPERPOD_SLURM, 1), (Orchestrator.HYPERPOD_EKS, 50)])
+def test_the_subnet_of_p5_nodes_has_the_addresses_that_they_take(orchestrator: Orchestrator, each: int) -> None:
+    """The documented figure less 31: the EFA interfaces of the other cards have no address."""
+    plan = planned("10.0.0.0/16", orchestrator, [("p5.48xlarge", 4)])
+    assert plan
+    (subnet,) = plan.of_role(SubnetRole.NODES)
+    # One node more is there while HyperPod replaces one.
+    assert subnet.needed == 5 * each <= subnet.usable
 
 
 # --- closed networks, and networks that exist

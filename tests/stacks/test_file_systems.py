@@ -150,6 +150,23 @@ def test_alarms_ring_when_it_fills_and_when_copies_to_s3_fall_behind(mirrored: d
     assert {"Name": "Publisher", "Value": "AutoExport"} in behind["Dimensions"]
 
 
+def test_no_stack_sets_notifications_of_a_bucket(mirrored: dict[str, Template]) -> None:
+    """FSx sets one, for the automatic import of a link. Others would take its place."""
+    assert resources(mirrored["file-system"], "AWS::FSx::DataRepositoryAssociation")
+    made = [each for template in mirrored.values() for each in template["Resources"].values()]
+    buckets = [each["Properties"] for each in made if each["Type"] == "AWS::S3::Bucket"]
+    assert buckets and not any("NotificationConfiguration" in each for each in buckets)
+    # A custom resource could set them, too.
+    assert not [each["Type"] for each in made if each["Type"].startswith(("Custom::", "AWS::CloudFormation::Custom"))]
+
+
+def test_no_file_system_writes_logs(
+    unmirrored: dict[str, Template], mirrored: dict[str, Template], tmp_path: Path
+) -> None:
+    for stacks in (unmirrored, mirrored, stacks_with(tmp_path, platform_with(SCRATCH))):
+        assert "LogConfiguration" not in made_lustre(stacks)["LustreConfiguration"]
+
+
 def test_what_is_elastic_cannot_fill_up(tmp_path: Path) -> None:
     made = stacks_with(tmp_path, platform_with(ELASTIC))
     alarms = resources(made["observability"], "AWS::CloudWatch::Alarm").values()

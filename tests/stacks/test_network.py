@@ -7,6 +7,7 @@ import json
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from tests.seams.shapes import platforms
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import Template, all_resources, resources, templates_of
 from trainway.spec.derived.addressing import plan_addresses
@@ -20,18 +21,54 @@ ROUTES = "AWS::EC2::SubnetRouteTableAssociation"
 def test_every_group_of_a_node_lets_everything_in_from_itself_and_out_to_itself(
     example: Path, synthesized: Synthesized
 ) -> None:
-    stacks = synthesized[example.stem]
-    network, cluster = stacks["network"], stacks["cluster"]
+    network = synthesized[example.stem]["network"]
     assert efa_group(network) in node_groups(network)
     for kind, itself in (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId")):
         rules = resources(network, f"AWS::EC2::SecurityGroup{kind}").values()
         assert all((rule[itself], rule["IpProtocol"]) == (rule["GroupId"], "-1") for rule in rules)
         assert {rule["GroupId"]["Fn::GetAtt"][0] for rule in rules} == node_groups(network)
-    # EKS makes the cluster's own group, with the ingress rule and without the egress rule.
-    for control_plane in resources(cluster, "AWS::EKS::Cluster"):
-        own = {"Fn::GetAtt": [control_plane, "ClusterSecurityGroupId"]}
-        (rule,) = resources(cluster, "AWS::EC2::SecurityGroupEgress").values()
-        assert (rule["GroupId"], rule["DestinationSecurityGroupId"], rule["IpProtocol"]) == (own, own, "-1")
+
+
+def with_itself(stacks: dict[str, Template]) -> list[tuple[str, str]]:
+    """Return the stack and the kind of each rule that lets a group talk to itself, but for groups of the stack."""
+    return [
+        (role, kind)
+        for role, template in stacks.items()
+        for kind, itself in (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId"))
+        for rule in resources(template, f"AWS::EC2::SecurityGroup{kind}").values()
+        if rule["GroupId"] == rule.get(itself) and not is_made_in(template, rule["GroupId"])
+    ]
+
+
+def is_made_in(template: Template, group: object) -> bool:
+    made = resources(template, "AWS::EC2::SecurityGroup")
+    return isinstance(group, dict) and group.get("Fn::GetAtt", [""])[0] in made
+
+
+def test_no_rule_is_made_that_eks_makes_itself(example: Path, synthesized: Synthesized) -> None:
+    """EC2 refuses a second rule. https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html"""
+    assert with_itself(synthesized[example.stem]) == []
+
+
+def test_the_group_of_an_adopted_cluster_gets_the_rule_that_it_lacks() -> None:
+    adopted = next(each for each in platforms().values() if each.adopted_cluster)
+    assert adopted.adopted_cluster
+    group = adopted.adopted_cluster.security_group
+    assert group.from_itself and not group.to_itself
+    stacks = templates_of(adopted)
+    assert [kind for _, kind in with_itself(stacks)] == ["Egress"]
+    rules = all_resources(stacks, "AWS::EC2::SecurityGroupEgress").values()
+    assert [rule["IpProtocol"] for rule in rules if rule["GroupId"] == group.id] == ["-1"]
+
+
+def test_the_stack_of_a_nat_gateway_releases_its_address(example: Path, synthesized: Synthesized) -> None:
+    network = synthesized[example.stem]["network"]
+    gateways = resources(network, "AWS::EC2::NatGateway").values()
+    assert bool(gateways) is not load_platform(example).network.is_closed
+    for gateway in gateways:
+        name, _ = gateway["AllocationId"]["Fn::GetAtt"]
+        address = network["Resources"][name]
+        assert (address["Type"], address.get("DeletionPolicy", "Delete")) == ("AWS::EC2::EIP", "Delete")
 
 
 def test_the_efa_group_lets_nothing_out_to_everywhere(example: Path, synthesized: Synthesized) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.representatives import with_representatives
 from tests.seams.shapes import platforms
-from tests.synthesis import Template, templates_of
+from tests.synthesis import Template, resources, templates_of
 from trainway.spec.derived.log_groups import control_plane_logs
 from trainway.spec.platform import Platform
 
@@ -114,6 +114,28 @@ def problems(platform: Platform, stacks: dict[str, Template]) -> Iterator[str]:
 def test_what_has_data_is_kept(name: str) -> None:
     platform = platforms()[name]
     assert list(problems(platform, templates_of(platform))) == []
+
+
+def test_the_log_group_of_a_control_plane_is_there_before_its_cluster_and_keeps_ninety_days() -> None:
+    platform = platforms()["platform"]
+    template = templates_of(platform)["control-plane"]
+    groups = resources(template, "AWS::Logs::LogGroup").items()
+    ((name, group),) = [each for each in groups if each[1].get("LogGroupName") == control_plane_logs(platform.name)]
+    assert group["RetentionInDays"] == 90
+    (cluster,) = resources(template, "AWS::EKS::Cluster")
+    assert name in template["Resources"][cluster]["DependsOn"]
+
+
+@pytest.mark.parametrize(
+    "name", with_representatives(platforms(), ["platform", "hyperpod-eks-shared", "hyperpod-slurm-p5en"])
+)
+def test_each_project_logs_to_a_group_of_its_stack(name: str) -> None:
+    for role, template in templates_of(platforms()[name]).items():
+        for project in resources(template, "AWS::CodeBuild::Project").values():
+            logs = project["LogsConfig"]["CloudWatchLogs"]
+            assert logs["Status"] == "ENABLED"
+            group = resources(template, "AWS::Logs::LogGroup")[logs["GroupName"]["Ref"]]
+            assert group["RetentionInDays"] > 0, role
 
 
 @pytest.mark.parametrize(
