@@ -40,6 +40,12 @@ def test_normal_events_tell_of_no_failure(tmp_path: Path) -> None:
     assert told(tmp_path, event("Scheduled", "assigned", "Normal"), event("FluxSeen", "flux", "Normal")) == ()
 
 
+def test_a_warning_about_a_pod_that_runs_is_overcome(tmp_path: Path) -> None:
+    probe = event("Unhealthy", "Readiness probe failed")
+    assert told(tmp_path, pod("Running"), probe) == ()
+    assert [each.quote.text for each in told(tmp_path, pod("Pending"), probe)] == ["Unhealthy: Readiness probe failed"]
+
+
 def test_a_failed_pod_is_a_failure_and_one_that_another_took_the_place_of_is_none(tmp_path: Path) -> None:
     (found,) = told(tmp_path, pod("Failed"))
     assert found.confidence is Confidence.UNKNOWN

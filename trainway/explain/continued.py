@@ -28,7 +28,9 @@ _DONE = re.compile(
     r"|`Trainer\.fit` stopped: `max_|'train_runtime': |\bSUCCEEDED\b|\bCOMPLETED\b"
     r"|exit(?:ed)?(?: with)? (?:code|status):? 0\b"
 )
-_NOT_DONE = re.compile(r"(?i)\b(?:not|n't|never|before|until|un(?:success|finish|complet)\w*|fail\w*|error|wait\w*)\b")
+_NOT_DONE = re.compile(
+    r"(?i)\b(?:not|n't|never|before|until|unsuccessful(?:ly)?|unfinished|incomplete(?:ly)?|fail\w*|error|wait\w*)\b"
+)
 # A failure that nothing follows. What a program that succeeded says while it goes down is none.
 _FAILED = re.compile(
     r"Traceback \(most recent call last\)|Error\b|\bERROR\b|\bFATAL\b|\bFatal\b|exitcode *:|\bKilled\b|core dumped"

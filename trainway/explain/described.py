@@ -130,7 +130,7 @@ def _exits(log: Log, subject: str) -> Iterator[Exit]:
 
 def _conditions(log: Log, subject: str) -> Iterator[JobEvent]:
     for found in _CONDITION.finditer(log.text):
-        if holds_trouble(found["type"], holds=found["status"] == "True"):
+        if holds_trouble(found["type"], found["reason"], holds=found["status"] == "True"):
             line = _line_of(log.text, found.start("message"))
             yield JobEvent("kubernetes", found["reason"], found["message"], subject, name=log.name, line=line)
 

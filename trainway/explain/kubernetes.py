@@ -7,6 +7,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +32,11 @@ BEFORE_STARTED = frozenset(
     {"Failed", "ErrImagePull", "ImagePullBackOff", "BackOff", "FailedMount", "FailedAttachVolume"}
     | {"FailedCreatePodSandBox", "CreateContainerConfigError", "CreateContainerError"}
 )
+# Conditions that report a problem if they hold, and those that do if they do not.
+_TROUBLE = frozenset(
+    {"Failed", "FailureTarget", "Evicted", "Preempted", "DeactivationTarget", "BlockedOnPreemptionGates"}
+)
+_WANTED = frozenset({"QuotaReserved", "Active"})
 # Reasons of a container's state that say nothing of a failure, or nothing that its exit status does not say.
 FINE_REASONS = frozenset({"ContainerCreating", "PodInitializing", "CrashLoopBackOff", "Completed", "Error"})
 
@@ -49,6 +55,9 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
     ended = {(pod.get("status") or {}).get("phase") for pod in pods}
     # A job may have another pod in the place of one that failed.
     failed = False if "Failed" in ended and not ended & {"Running", "Succeeded", "Pending"} else None
+    # Warnings about pods that all run tell of trouble that they have overcome, such as a probe before the start.
+    if ended and ended <= {"Running", "Succeeded"}:
+        events = [replace(event, is_normal=True) for event in events]
     return Evidence(
         events=tuple(events),
         exits=tuple(exit_ for pod in pods for exit_ in _exits(pod)),
@@ -132,14 +141,21 @@ def _node_events(node: Object) -> Iterator[JobEvent]:
 def _condition_events(item: Object) -> Iterator[JobEvent]:
     subject = f"{str(item.get('kind', '')).lower()}/{_name(item)}"
     for condition in (item.get("status") or {}).get("conditions") or ():
-        if holds_trouble(str(condition.get("type")), holds=condition.get("status") == "True"):
+        reason, holds = str(condition.get("reason", "")), condition.get("status") == "True"
+        if holds_trouble(str(condition.get("type")), reason, holds=holds):
             time = _time(condition.get("lastTransitionTime"))
-            yield JobEvent("kubernetes", condition.get("reason", ""), condition.get("message", ""), subject, time=time)
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, time=time)
 
 
-def holds_trouble(kind: str, *, holds: bool) -> bool:
-    """Return whether a condition of a Workload or a job reports a problem."""
-    return holds if kind in ("Failed", "Evicted", "Preempted") else kind == "QuotaReserved" and not holds
+def holds_trouble(kind: str, reason: str, *, holds: bool) -> bool:
+    """Return whether a condition of a Workload, a queue, or a job reports a problem.
+
+    apis/kueue/v1beta2/workload_types.go and clusterqueue_types.go of Kueue, and k8s.io/api/batch/v1/types.go of
+    Kubernetes (read 2026-11-30)
+    """
+    if kind == "Finished":
+        return holds and reason not in ("Succeeded", "JobFinished", "")
+    return holds if kind in _TROUBLE else kind in _WANTED and not holds
 
 
 def _exits(pod: Object) -> Iterator[Exit]:
