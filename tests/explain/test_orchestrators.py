@@ -41,9 +41,11 @@ def test_normal_events_tell_of_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_warning_about_a_pod_that_runs_is_overcome(tmp_path: Path) -> None:
-    probe = event("Unhealthy", "Readiness probe failed")
+    probe = event("Unhealthy", "Liveness probe failed")
     assert told(tmp_path, pod("Running"), probe) == ()
-    assert [each.quote.text for each in told(tmp_path, pod("Pending"), probe)] == ["Unhealthy: Readiness probe failed"]
+    for other in (pod("Pending"), pod("Running", "jupyter-0")):
+        assert [each.quote.text for each in told(tmp_path, other, probe)] == ["Unhealthy: Liveness probe failed"]
+    assert told(tmp_path, pod("Pending"), event("Unhealthy", "Readiness probe failed: connection refused")) == ()
 
 
 def test_a_failed_pod_is_a_failure_and_one_that_another_took_the_place_of_is_none(tmp_path: Path) -> None:
@@ -81,5 +83,47 @@ def test_each_answer_of_hyperpod_is_read(tmp_path: Path) -> None:
         {**one, "EventLevel": "Error", "Description": "flux"},
     ]
     (said,) = told(tmp_path, {"Events": events})
-    assert (said.name, said.cause) == ("hyperpod-says", "HyperPod says of cluster ml: flux")
+    assert (said.name, said.cause) == ("hyperpod-event", "HyperPod reported an error of cluster ml: flux")
     assert told(tmp_path, {"ClusterName": "ml", "ClusterStatus": "InService", "InstanceGroups": []}) == ()
+
+
+def test_a_log_says_more_than_an_event_that_no_rule_knows(tmp_path: Path) -> None:
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: bad shape\n'
+    (tmp_path / "sft-0.log").write_text(traceback)
+    said = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "backoff limit"}
+    job = {"kind": "Job", "metadata": {"name": "sft"}, "status": {"conditions": [said]}}
+    assert "ValueError: bad shape" in told(tmp_path, job, pod("Failed"))[0].cause
+
+
+def test_a_job_that_is_complete_had_no_failure(tmp_path: Path) -> None:
+    killed = {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-28T10:00:00Z"}}}
+    complete = {"type": "Complete", "status": "True", "reason": "CompletionsReached"}
+    job = {"kind": "Job", "metadata": {"name": "sft"}, "status": {"conditions": [complete]}}
+    lost = pod("Failed", containerStatuses=[killed])
+    assert told(tmp_path, job, lost, pod("Succeeded", "sft-1")) == ()
+    assert told(tmp_path, {**job, "status": {}}, lost)[0].name == "host-memory"
+
+
+def test_old_errors_of_a_cluster_in_service_are_overcome(tmp_path: Path) -> None:
+    old = {"ClusterName": "ml", "InstanceId": "i-0b66516c4a8bfcea4", "EventLevel": "Error", "Description": "replaced"}
+    assert [each.name for each in told(tmp_path, {"Events": [{**old, "EventTime": 1748794825350}]})] == [
+        "hyperpod-event"
+    ]
+    assert told(tmp_path, {"Events": [old]}, {"ClusterName": "ml", "ClusterStatus": "InService"}) == ()
+
+
+def test_nodes_that_had_begun_waited_for_one_that_was_lost(tmp_path: Path) -> None:
+    gave_up = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n"
+    for name in ("node-0.log", "node-1.log"):
+        (tmp_path / name).write_text(gave_up)
+    assert explain(evidence_in(tmp_path))[0].name == "rendezvous-too-few-nodes"
+    (tmp_path / "node-0.log").write_text(f"step=500 loss=1\n{gave_up}")
+    assert explain(evidence_in(tmp_path))[0].name == "rendezvous-timeout"
+
+
+def test_a_batch_script_names_the_command_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "slurm-90.out").write_text(
+        "/var/spool/slurmd/job90/slurm_script: line 12: torchrun: command not found\n"
+    )
+    (found,) = explain(evidence_in(tmp_path))
+    assert (found.name, "torchrun" in found.cause) == ("command-missing", True)

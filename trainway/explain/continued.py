@@ -2,12 +2,14 @@
 
 A batch size that was halved, a request that was repeated, a worker that was started again: each leaves lines that
 look like those of a failure. What tells them apart is what follows: the program makes further steps, or says that
-it is done.
+it is done. A process that ended says neither, although lines that it had buffered, its loggers, and other ranks may
+follow. After its end, only steps that were made before count: they are those of a process that began again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from trainway.explain.evidence import Log
@@ -15,10 +17,11 @@ from trainway.explain.log_line_at import bare, line_around
 
 # A step of training, with its number: of Trainway's job, torchtitan, DeepSpeed and Megatron, transformers, and tqdm.
 _STEP = re.compile(
-    r"\b(?:global_)?step[ =:\[\"']{1,4}(?P<step>\d+)"
+    r"(?:\b|\x1b\[\d+m)(?:global_)?step[ =:\[\"']{1,4}(?P<step>\d+)"
     r"|\biter(?:ation)?s?[ =:\[]{1,3}\s*(?P<iteration>\d+)"
     r"|\b[Ee]poch[ =:\[]{1,3}(?P<epoch>\d+(?:\.\d+)?)"
-    r"|[|:] *(?P<done>\d+)/\d+ \[\d+:\d+<"
+    r"|[|:] *(?P<done>\d+)/\d+ \[[\d:]+<"
+    r"|\[ *(?P<batch>\d+)/\d+ +\( *\d+%\)"
     r"|['\"]epoch['\"]: (?P<of_trainer>\d+\.\d+)"
 )
 # The end of a program that did what it was to do.
@@ -35,7 +38,7 @@ _NOT_DONE = re.compile(
 _FAILED = re.compile(
     r"Traceback \(most recent call last\)|Error\b|\bERROR\b|\bFATAL\b|\bFatal\b|exitcode *:|\bKilled\b|core dumped"
     r"|CANCELLED|Segmentation fault|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b"
-    r"|exit(?:ed)? (?:with )?(?:exit )?(?:code|status) [1-9]"
+    r"|[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status):? [1-9]"
     r"|\berror:|Watchdog caught|NCCL WARN"
 )
 _UNTIDY = re.compile(
@@ -43,29 +46,99 @@ _UNTIDY = re.compile(
 )
 
 
+# The end of a process: a traceback from its first line, what srun says of a task, and what Slurm does to a job.
+_ENDED = re.compile(
+    r"Traceback \(most recent call last\):[^\n]*\n[^\n]*File [^\n]*, in (?:<module>|_run_module_as_main)"
+    r"|srun: error: [^\n]*(?:Exited with exit code|Killed|Segmentation fault|Bus error)"
+    r"|line \d+: [^\n]*(?:command not found|No such file or directory)"
+    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)"
+)
+# The last line of a traceback. Libraries print that of an optional import, and do without it.
+_EXCEPTION = re.compile(r"^[^\n]{0,60}?\b(?P<name>\w+(?:Error|Exception|Interrupt|Exit))(?::|$)", re.MULTILINE)
+_OPTIONAL = frozenset({"ImportError", "ModuleNotFoundError"})
+_LONGEST_TRACEBACK = 20_000
+_NEAR_THE_END = 2**16
+
+
 def since_trouble(log: Log) -> Log:
-    """Return the log from its last step, if no failure follows, or from the word that it is done. Lines keep numbers.
+    """Return the log from where the program continued, or the whole log if it did not. Lines keep their numbers.
 
     One step after a failure is not enough: where ranks share a log, others end the step in which one failed.
     """
-    failed = _last(_FAILED, log.text, but=_UNTIDY)
-    after = 0 if failed is None else line_around(log.text, failed)[1]
-    steps = list(_STEP.finditer(log.text, after))
-    done = _last(_DONE, log.text, but=_NOT_DONE, after=after)
-    continued = failed is None or len({next(filter(None, found.groups())) for found in steps}) > 1
-    last = max([found.start() for found in steps] if continued else [], default=None)
-    positions = [each for each in (last, done) if each is not None]
+    text = log.text
+    failed = _last(_FAILED, text, but=_UNTIDY)
+    after = 0 if failed is None else line_around(text, failed)[1]
+    ended = _last_end(text)
+    steps = _last_steps(text, after)
+    if ended is not None and not (steps and _began_again(text, ended)):
+        return log
+    done = _last(_DONE, text, but=_NOT_DONE, after=after) if ended is None else None
+    positions = [each for each in (steps[0].start() if steps else None, done) if each is not None]
     if not positions:
         return log
-    start, _ = line_around(log.text, max(positions))
-    return replace(log, text="\n" * log.text.count("\n", 0, start) + log.text[start:])
+    start, _ = line_around(text, max(positions))
+    return replace(log, text="\n" * text.count("\n", 0, start) + text[start:])
+
+
+def has_steps(text: str) -> bool:
+    """Return whether a program made steps."""
+    return _STEP.search(text) is not None
+
+
+def _last_steps(text: str, after: int) -> tuple[re.Match[str], re.Match[str]] | None:
+    """Return the last two different steps that one counter shows after a position."""
+    return next(filter(None, (_last_steps_from(text, start) for start in _starts(text, after))), None)
+
+
+def _starts(text: str, after: int) -> Iterator[int]:
+    """Yield where to search for the last of something: first near the end, and then everywhere."""
+    if len(text) - _NEAR_THE_END > after:
+        yield text.rfind("\n", 0, len(text) - _NEAR_THE_END) + 1
+    yield after
+
+
+def _last_steps_from(text: str, after: int) -> tuple[re.Match[str], re.Match[str]] | None:
+    shown = dict[str, list[re.Match[str]]]()
+    for found in _STEP.finditer(text, after):
+        steps = shown.setdefault(str(found.lastgroup), [])
+        if not steps or _number(steps[-1]) != _number(found):
+            steps.append(found)
+    pairs = [(steps[-2], steps[-1]) for steps in shown.values() if len(steps) > 1]
+    return max(pairs, key=lambda pair: pair[1].start(), default=None)
+
+
+def _began_again(text: str, ended: int) -> bool:
+    """Return whether the first step after the end of a process was made before, so that another process makes it."""
+    first = _STEP.search(text, ended)
+    if first is None:
+        return False
+    before = [found for found in _STEP.finditer(text, 0, ended) if found.lastgroup == first.lastgroup]
+    return bool(before) and _number(first) <= _number(before[-1])
+
+
+def _number(found: re.Match[str]) -> float:
+    return float(found[str(found.lastgroup)])
+
+
+def _last_end(text: str) -> int | None:
+    """Return the position after the last line that says that a process ended."""
+    last = None
+    for found in _ENDED.finditer(text):
+        rest = text[found.end() : found.end() + _LONGEST_TRACEBACK]
+        raised = _EXCEPTION.search(rest) if found[0].startswith("Traceback") else None
+        if not (raised and raised["name"] in _OPTIONAL):
+            last = found.end()
+    return last
 
 
 def _last(pattern: re.Pattern[str], text: str, *, but: re.Pattern[str], after: int = 0) -> int | None:
     """Return the position of the last match after a position in a line that does not match `but`."""
-    last = None
-    for found in pattern.finditer(text, after):
-        start, end = line_around(text, found.start())
-        if not but.search(bare(text[start:end])):
-            last = found.start()
-    return last
+    for begin in _starts(text, after):
+        last = None
+        for found in pattern.finditer(text, max(begin, after)):
+            start, end = line_around(text, found.start())
+            if not but.search(bare(text[start:end])):
+                last = found.start()
+        if last is not None:
+            return last
+    return None

@@ -33,6 +33,8 @@ from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
+# What a kubelet writes at each start of a node, and of a pod that takes a while until it is ready.
+_HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
 _OWN_WARNING = re.compile(r"^.*the state of the run cannot be written.*$", re.MULTILINE)
 
 
@@ -86,8 +88,8 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
     matches = [
         *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year),
         *_matches(replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year),
-        *xid_matches(evidence, year),
-        *lustre_matches(evidence, year),
+        *xid_matches(whole, year),
+        *lustre_matches(whole, year),
         *nccl_timeout_matches(evidence, year),
         *rendezvous_matches(evidence, year),
     ]
@@ -96,12 +98,12 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
     findings = list(_ranked(current, evidence))
     if any(each.confidence is Confidence.CERTAIN for each in findings):
         return tuple(findings)
-    if not findings and (unknown := _unknown_event(evidence)):
-        return (unknown,)
     if unknown := _unknown(evidence, year):
         # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
         earlier = [each for each in findings if each.name not in _hints() and _earlier(each.quote, unknown.quote)]
         findings.insert(len(earlier), unknown)
+    if not findings and (said := _unknown_event(evidence)):
+        findings.append(said)
     return tuple(findings)
 
 
@@ -214,8 +216,8 @@ def _specific_first(names: Iterable[str]) -> list[str]:
             continue
         less = [name for name in ordered[: ordered.index(rule.name)] if name in rule.instead_of]
         rest = [name for name in ordered if name not in less]
-        place = rest.index(rule.name) + 1
-        ordered = [*rest[:place], *less, *rest[place:]]
+        position = rest.index(rule.name) + 1
+        ordered = [*rest[:position], *less, *rest[position:]]
     return ordered
 
 
@@ -249,7 +251,11 @@ def _unknown(evidence: Evidence, year: int) -> Finding | None:
 
 def _unknown_event(evidence: Evidence) -> Finding | None:
     """Return the last event that tells of trouble, in the orchestrator's own words."""
-    told = [each for each in evidence.events if not each.is_normal and each.reason]
+    told = [
+        each
+        for each in evidence.events
+        if each.reason and not each.is_normal and not _HOUSEKEEPING.search(quote_of_event(each).text)
+    ]
     if not told:
         return None
     event = max(told, key=lambda each: each.time.timestamp() if each.time else math.inf)

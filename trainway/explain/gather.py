@@ -66,21 +66,21 @@ def evidence_in(directory: Path) -> Evidence:
         raise usage_error(
             f"{directory} cannot be explained", why="there are no files", fix="name a directory that has logs"
         )
-    logs, evidence, objects = [], Evidence(), []
+    logs, evidence, objects, answers = [], Evidence(), [], []
     for parts, room in _rooms(files):
         file, log = parts[-1], _log(parts, directory, room)
         document = _document(log.text) if file.suffix == ".json" else None
         if isinstance(document, dict) and "TrainingJobName" in document:
             evidence += sagemaker_evidence(document)
         elif isinstance(document, dict) and is_hyperpod(document):
-            evidence += hyperpod_evidence(document)
+            answers.append(document)
         elif isinstance(document, dict) and "kind" in document:
             objects.append(document)
         elif is_slurm(log.text):
             evidence += slurm_evidence(log.text, log.name)
         else:
             logs.append(log)
-    return evidence + kubernetes_evidence(objects) + with_exits(logs)
+    return evidence + hyperpod_evidence(answers) + kubernetes_evidence(objects) + with_exits(logs)
 
 
 def with_exits(logs: Sequence[Log]) -> Evidence:

@@ -1,4 +1,4 @@
-"""Evidence from SageMaker HyperPod: the answers of DescribeCluster, ListClusterNodes, and ListClusterEvents.
+"""Evidence from SageMaker HyperPod: the answers of DescribeCluster, of its nodes, and of its events.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceStatusDetails.html (both read 2026-11-30)
@@ -6,31 +6,41 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceSta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from trainway.explain.evidence import Evidence, JobEvent
 
-Answer = Mapping[str, Any]
+HyperPodAnswer = Mapping[str, Any]
 _TROUBLE = frozenset({"Failed", "RollingBack"})
 # The names of members that the answers have, and no other document that is gathered.
-_SIGNS = frozenset({"ClusterStatus", "ClusterNodeSummaries", "NodeDetails"})
+_SIGNS = frozenset({"ClusterStatus", "ClusterNodeSummaries", "NodeDetails", "EventDetails"})
+
+# The seconds of a day in the year 5138, and the milliseconds of one in 1973.
+_FIRST_MILLISECONDS = 10**11
 
 
-def is_hyperpod(document: Answer) -> bool:
-    """Return whether a document is one of the three answers."""
+def is_hyperpod(document: HyperPodAnswer) -> bool:
+    """Return whether a document is one of the answers."""
     events = document.get("Events")
     listed = isinstance(events, list) and any("ClusterName" in each for each in events if isinstance(each, dict))
     return listed or not _SIGNS.isdisjoint(document)
 
 
-def hyperpod_evidence(answer: Answer) -> Evidence:
-    """Return why a cluster failed, the nodes that failed, and the events that are errors."""
-    return Evidence(events=tuple(_events(answer)))
+def hyperpod_evidence(answers: Sequence[HyperPodAnswer]) -> Evidence:
+    """Return why a cluster failed, the nodes that failed, and the events that are errors.
+
+    Events are kept for months. Of a cluster that is in service, only those of nodes that failed count.
+    """
+    states = [event for answer in answers for event in _states(answer)]
+    in_service = any(answer.get("ClusterStatus") == "InService" for answer in answers)
+    failed = {event.node for event in states if event.node}
+    events = [event for answer in answers for event in _errors(answer) if not in_service or event.node in failed]
+    return Evidence(events=(*states, *events))
 
 
-def _events(answer: Answer) -> Iterator[JobEvent]:
+def _states(answer: HyperPodAnswer) -> Iterator[JobEvent]:
     cluster = f"cluster {answer.get('ClusterName', '')}".strip()
     said = answer.get("FailureMessage") or ""
     if said or answer.get("ClusterStatus") in _TROUBLE:
@@ -40,7 +50,10 @@ def _events(answer: Answer) -> Iterator[JobEvent]:
         if status.get("Status") == "Failure":
             name = str(node.get("InstanceId", ""))
             yield JobEvent("hyperpod", "Failure", status.get("Message") or "", f"node {name}", name)
-    for event in answer.get("Events", ()):
+
+
+def _errors(answer: HyperPodAnswer) -> Iterator[JobEvent]:
+    for event in (*answer.get("Events", ()), *filter(None, [answer.get("EventDetails")])):
         if event.get("EventLevel") == "Error":
             node = event.get("InstanceId")
             about = f"node {node}" if node else f"cluster {event.get('ClusterName', '')}"
@@ -49,7 +62,7 @@ def _events(answer: Answer) -> Iterator[JobEvent]:
 
 
 def _time(value: Any) -> datetime | None:
-    """Return a time in UTC. The AWS CLI writes text, or seconds since the epoch."""
+    """Return a time in UTC. The AWS CLI writes text, or seconds since the epoch, and EventBridge milliseconds."""
     if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, UTC)
+        return datetime.fromtimestamp(value / 1000 if value > _FIRST_MILLISECONDS else value, UTC)
     return datetime.fromisoformat(value).astimezone(UTC) if isinstance(value, str) else value

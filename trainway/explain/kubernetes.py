@@ -53,15 +53,16 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
         if event.reason not in got_over.get(event.subject.removeprefix("pod/"), frozenset())
     ]
     ended = {(pod.get("status") or {}).get("phase") for pod in pods}
+    jobs = {_ended_well(item) for item in items if item.get("kind") not in ("Pod", "Node", "Event")}
     # A job may have another pod in the place of one that failed.
     failed = False if "Failed" in ended and not ended & {"Running", "Succeeded", "Pending"} else None
-    # Warnings about pods that all run tell of trouble that they have overcome, such as a probe before the start.
-    if ended and ended <= {"Running", "Succeeded"}:
-        events = [replace(event, is_normal=True) for event in events]
+    # A warning about a pod that runs tells of trouble that it has overcome, such as a probe before the start.
+    fine = {f"pod/{_name(pod)}" for pod in pods if _is_fine(pod)}
+    events = [replace(event, is_normal=event.is_normal or event.subject in fine) for event in events]
     return Evidence(
         events=tuple(events),
         exits=tuple(exit_ for pod in pods for exit_ in _exits(pod)),
-        succeeded=True if ended == {"Succeeded"} else failed,
+        succeeded=True if ended == {"Succeeded"} or jobs - {None} == {True} else failed,
     )
 
 
@@ -158,6 +159,15 @@ def holds_trouble(kind: str, reason: str, *, holds: bool) -> bool:
     return holds if kind in _TROUBLE else kind in _WANTED and not holds
 
 
+def _ended_well(job: Object) -> bool | None:
+    """Return whether a job succeeded, by its conditions, or None if it has not ended."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        kind, reason = condition.get("type"), str(condition.get("reason", ""))
+        if condition.get("status") == "True" and kind in ("Complete", "Completed", "Succeeded", "Finished", "Failed"):
+            return kind != "Failed" and not holds_trouble(kind, reason, holds=True)
+    return None
+
+
 def _exits(pod: Object) -> Iterator[Exit]:
     labels = (pod.get("metadata") or {}).get("labels") or {}
     index = next((int(labels[label]) for label in _INDEX_LABELS if str(labels.get(label, "")).isdigit()), None)
@@ -192,6 +202,12 @@ def _got_over(pod: Object) -> frozenset[str]:
     containers = list(status.get("containerStatuses") or ())
     started = bool(containers) and all(_has_run(each) for each in containers)
     return (BEFORE_SCHEDULED if scheduled else frozenset()) | (BEFORE_STARTED if started else frozenset())
+
+
+def _is_fine(pod: Object) -> bool:
+    status: Object = pod.get("status") or {}
+    waiting = any("waiting" in (each.get("state") or {}) for each in _containers(status))
+    return status.get("phase") in ("Running", "Succeeded") and not waiting
 
 
 def _has_run(container: Object) -> bool:

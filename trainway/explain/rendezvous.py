@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from trainway.explain.continued import has_steps
 from trainway.explain.evidence import Evidence, Log
 from trainway.explain.log_line_at import log_line_at
 from trainway.explain.matches import Match, quote_log_line
@@ -24,7 +25,8 @@ def rendezvous_matches(evidence: Evidence, year: int) -> Iterator[Match]:
     waited = [(log, found) for log in evidence.logs if (found := _CLOSED.search(log.text))]
     first = next(((log, found) for log, found in waited if _GAVE_UP.search(log.text)), None)
     nodes = {_node(log) for log, _ in waited}
-    if first is None or len(nodes) < 2 or len(waited) < len(evidence.logs):
+    begun = any(has_steps(log.text) for log in evidence.logs)
+    if first is None or len(nodes) < 2 or len(waited) < len(evidence.logs) or begun:
         return
     log, found = first
     yield Match(
@@ -42,4 +44,5 @@ def rendezvous_matches(evidence: Evidence, year: int) -> Iterator[Match]:
 
 
 def _node(log: Log) -> str:
-    return log.node or log.name
+    """Return the node, or the pod, whose log it is. kubectl prints that of a container before its restart apart."""
+    return log.node or re.sub(r"[-_.]previous(?=\.|$)", "", log.name)
