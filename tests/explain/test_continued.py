@@ -93,6 +93,21 @@ def test_a_gpu_that_fell_off_the_bus_is_told_although_steps_follow() -> None:
     assert found(f"step=100 loss=2\n{xid}\nstep=101 loss=2\nstep=102 loss=2\n") == ["xid-79"]
 
 
+@pytest.mark.parametrize(
+    ("stderr", "stdout", "names"),
+    [
+        (f"{CAUGHT}\nreducing batch size to 4\n", "step=1 loss=2\nTraining finished\n", []),
+        (f"{ENDED}\n", "step=1 loss=2\nTraining finished\n", ["gpu-memory"]),
+        (f"{CAUGHT}\n", "step=1 loss=2\nstep=2 loss=2\n", ["gpu-memory"]),
+    ],
+)
+def test_a_process_that_is_done_has_overcome_what_its_other_stream_tells(
+    stderr: str, stdout: str, names: list[str]
+) -> None:
+    logs = (Log("rank0/stderr.log", stderr, rank=0), Log("rank0/stdout.log", stdout, rank=0))
+    assert [each.name for each in explain(Evidence(logs))] == names
+
+
 def test_the_log_of_a_program_that_continued_keeps_the_numbers_of_its_lines() -> None:
     log = Log("a.log", f"{CAUGHT}\nstep=1 loss=2\nstep=2 loss=1\nlast")
     assert since_trouble(log).text.split("\n")[4:] == ["step=1 loss=2", "step=2 loss=1", "last"]

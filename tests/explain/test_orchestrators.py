@@ -75,6 +75,9 @@ def test_each_answer_of_hyperpod_is_read(tmp_path: Path) -> None:
     fine = {"InstanceId": "i-0fedcba9876543210", "InstanceStatus": {"Status": "Running"}}
     (listed,) = told(tmp_path, {"ClusterNodeSummaries": [fine, node]})[:1]
     assert (listed.name, listed.quote.node) == ("hyperpod-lifecycle-failed", "i-0b66516c4a8bfcea4")
+    (tmp_path / "0.json").rename(tmp_path / "cluster.txt")
+    assert told(tmp_path)[0].name == listed.name, "the name of a file is free"
+    (tmp_path / "cluster.txt").unlink()
     (described,) = told(tmp_path, {"NodeDetails": node})[:1]
     assert described == listed
     one = {"ClusterName": "ml", "EventTime": 1764500000.5, "ResourceType": "Cluster"}
@@ -127,3 +130,11 @@ def test_a_batch_script_names_the_command_that_is_missing(tmp_path: Path) -> Non
     )
     (found,) = explain(evidence_in(tmp_path))
     assert (found.name, "torchrun" in found.cause) == ("command-missing", True)
+
+
+def test_a_pod_that_runs_has_overcome_its_last_end(tmp_path: Path) -> None:
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-28T10:00:00Z"}}
+    running = {"state": {"running": {}}, "lastState": killed}
+    waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": killed}
+    assert told(tmp_path, pod("Running", containerStatuses=[running])) == ()
+    assert told(tmp_path, pod("Running", containerStatuses=[waiting]))[0].name == "host-memory"

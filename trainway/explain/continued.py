@@ -9,7 +9,7 @@ follow. After its end, only steps that were made before count: they are those of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from trainway.explain.evidence import Log
@@ -58,6 +58,34 @@ _EXCEPTION = re.compile(r"^[^\n]{0,60}?\b(?P<name>\w+(?:Error|Exception|Interrup
 _OPTIONAL = frozenset({"ImportError", "ModuleNotFoundError"})
 _LONGEST_TRACEBACK = 20_000
 _NEAR_THE_END = 2**16
+
+
+def without_overcome(logs: Sequence[Log]) -> tuple[Log, ...]:
+    """Return the logs from where each program continued. Lines keep their numbers.
+
+    A process that wrote that it is done has overcome what it wrote to its other stream, unless that tells of its end.
+    """
+    done = {_process(log) for log in logs if _is_done(log.text)}
+    return tuple(_emptied(log) if _has_overcome(log, done) else since_trouble(log) for log in logs)
+
+
+def _has_overcome(log: Log, done: Set[tuple[str, int | None]]) -> bool:
+    return _process(log) in done and not _is_done(log.text) and _last_end(log.text) is None
+
+
+def _process(log: Log) -> tuple[str, int | None]:
+    """Return a key of the process that wrote a log, which its two streams share."""
+    return re.sub(r"std(?:out|err)(?=\.log$)|\.(?:out|err)$", "", log.name), log.attempt
+
+
+def _is_done(text: str) -> bool:
+    failed = _last(_FAILED, text, but=_UNTIDY)
+    after = 0 if failed is None else line_around(text, failed)[1]
+    return _last_end(text) is None and _last(_DONE, text, but=_NOT_DONE, after=after) is not None
+
+
+def _emptied(log: Log) -> Log:
+    return replace(log, text="\n" * log.text.count("\n"))
 
 
 def since_trouble(log: Log) -> Log:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 
 from trainway.explain.attempts import began_at, current_attempt
-from trainway.explain.continued import since_trouble
+from trainway.explain.continued import without_overcome
 from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
 from trainway.explain.first_error import first_error, first_exit, is_of
@@ -84,7 +84,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
 
 def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Finding, ...]:
     """Return the findings of one attempt. What was written before it began, or is overcome, does not count."""
-    whole, evidence = evidence, replace(evidence, logs=tuple(since_trouble(log) for log in evidence.logs))
+    whole, evidence = evidence, replace(evidence, logs=without_overcome(evidence.logs))
     matches = [
         *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year),
         *_matches(replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year),

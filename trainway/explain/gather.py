@@ -68,8 +68,8 @@ def evidence_in(directory: Path) -> Evidence:
         )
     logs, evidence, objects, answers = [], Evidence(), [], []
     for parts, room in _rooms(files):
-        file, log = parts[-1], _log(parts, directory, room)
-        document = _document(log.text) if file.suffix == ".json" else None
+        log = _log(parts, directory, room)
+        document = _document(log.text) if log.text.lstrip()[:1] == "{" else None
         if isinstance(document, dict) and "TrainingJobName" in document:
             evidence += sagemaker_evidence(document)
         elif isinstance(document, dict) and is_hyperpod(document):

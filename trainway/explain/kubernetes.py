@@ -121,7 +121,7 @@ def _pod_events(pod: Object) -> Iterator[JobEvent]:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in FINE_REASONS:
             yield JobEvent("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
-        for ended in _ended(container):
+        for ended in _ended(container, fine=_is_fine(pod)):
             if ended.get("reason") and ended["reason"] not in FINE_REASONS:
                 time = _time(ended.get("finishedAt"))
                 yield JobEvent("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
@@ -172,7 +172,7 @@ def _exits(pod: Object) -> Iterator[Exit]:
     labels = (pod.get("metadata") or {}).get("labels") or {}
     index = next((int(labels[label]) for label in _INDEX_LABELS if str(labels.get(label, "")).isdigit()), None)
     for container in _containers(pod.get("status") or {}):
-        for ended in _ended(container):
+        for ended in _ended(container, fine=_is_fine(pod)):
             if ended.get("exitCode"):
                 yield Exit(
                     status=int(ended["exitCode"]),
@@ -187,8 +187,9 @@ def _containers(status: Object) -> Iterator[Object]:
     yield from status.get("containerStatuses") or ()
 
 
-def _ended(container: Object) -> Iterator[Object]:
-    for state in ("state", "lastState"):
+def _ended(container: Object, *, fine: bool) -> Iterator[Object]:
+    """Yield how a container ended. If its pod is fine, it has overcome its last end."""
+    for state in ("state",) if fine else ("state", "lastState"):
         if ended := (container.get(state) or {}).get("terminated"):
             yield ended
 
