@@ -1,4 +1,4 @@
-"""Refuse what an API refuses by its model, and botocore and moto let through.
+"""Refuse parameters that the model of an API forbids, and that botocore and moto accept.
 
 botocore checks names, types, required members, and minima before it sends a request. It leaves maxima, patterns,
 enumerations, and unions of several members to the service.

@@ -198,7 +198,7 @@ def update_node_group(aws: Aws, old: Properties, new: Properties) -> Properties:
 
 
 def _update_version(aws: Aws, model: Properties) -> None:
-    """Give a group of nodes another version, which is not newer than that of the cluster."""
+    """Update the Kubernetes version of a node group. EKS refuses a version newer than the cluster's."""
     from moto.eks.models import eks_backends
 
     cluster = eks_backends[aws.account][aws.region].clusters[model["ClusterName"]]
@@ -217,7 +217,7 @@ def delete_node_group(aws: Aws, model: Properties) -> None:
 
 
 def create_addon(aws: Aws, model: Properties) -> Properties:
-    """Keep an add-on, which is active at once. Nothing runs behind it."""
+    """Create an add-on. Its status is ACTIVE at once, and no software runs."""
     name, cluster = model["AddonName"], model["ClusterName"]
     arn = f"arn:aws:eks:{aws.region}:{aws.account}:addon/{cluster}/{name}/{uuid.uuid4()}"
     version = model.get("AddonVersion", "v1.0.0-eksbuild.1")

@@ -1,4 +1,4 @@
-"""HyperPod clusters, whose nodes run at once, and whose updates HyperPod refuses at times."""
+"""Emulate HyperPod clusters. Their nodes run at once. Updates can be refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STAYS = ("ExecutionRole", "OverrideVpcConfig", "ThreadsPerCore")
 
 
 def create_cluster(aws: Aws, model: Properties) -> Properties:
-    """Keep a cluster. SageMaker's API shows it with all of its nodes (emulator/cluster_nodes.py)."""
+    """Create or update a cluster. emulator/cluster_nodes.py adds its nodes to the answers of SageMaker's API."""
     name = model["ClusterName"]
     arn = f"arn:aws:sagemaker:{aws.region}:{aws.account}:cluster/{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     aws.clusters[name] = model | {"ClusterArn": arn}
@@ -30,7 +30,7 @@ def delete_cluster(aws: Aws, model: Properties) -> None:
 
 
 def update_cluster(aws: Aws, old: Properties, new: Properties) -> Properties:
-    """Refuse an update while deep health checks run, and one of what stays."""
+    """Refuse an update during deep health checks, and an update of a property that HyperPod cannot change."""
     name = old["ClusterName"]
     nodes = aws.client("sagemaker").list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
     if checked := [each["InstanceId"] for each in nodes if each["InstanceStatus"]["Status"] == _IN_CHECK]:

@@ -29,7 +29,7 @@ KUBERNETES_API = ("cluster", "the Kubernetes API of atlas does not answer kubect
 
 
 def findings(emulator: Emulator, command: str, file: Path) -> dict[tuple[str, str], dict[str, str]]:
-    """Return the findings of a command that are no notes, by check and what they are about, without this machine's."""
+    """Return the warnings and errors of a command by check and subject, except those about local tools."""
     ran = CliRunner().invoke(app, [command, str(file), "--json"], env=emulator.environment())
     assert ran.exit_code in (0, 1), (ran.output, ran.exception)
     told = [each for each in json.loads(ran.stdout)["findings"] if each["level"] != "note"]

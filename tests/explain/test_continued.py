@@ -8,7 +8,7 @@ from trainway.explain import Evidence, Log, explain
 from trainway.explain.continued import since_trouble
 
 MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
-# One that somebody caught, and the one of a process that ended.
+# The traceback of an exception that the program caught, and the traceback of a process that ended.
 CAUGHT = (
     f"Traceback (most recent call last):\n  File 'train.py', line 3, in training_step\n    loss.backward()\n{MEMORY}"
 )

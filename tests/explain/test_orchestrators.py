@@ -1,4 +1,4 @@
-"""What an orchestrator says is known, or is quoted as it is, and what it says of no trouble is neither."""
+"""Each failure that an orchestrator reports is explained or quoted, and a report without a failure is neither."""
 
 from __future__ import annotations
 

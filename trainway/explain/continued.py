@@ -1,4 +1,4 @@
-"""Where a program continued after trouble: what its log has before is overcome, and is no cause of how it ended.
+"""Find where a program continued after an error. Earlier log lines do not explain how the program ended.
 
 A batch size that was halved, a request that was repeated, a worker that was started again: each leaves lines that
 look like those of a failure. What tells them apart is what follows: the program makes further steps, or says that
@@ -24,7 +24,7 @@ _STEP = re.compile(
     r"|\[ *(?P<batch>\d+)/\d+ +\( *\d+%\)"
     r"|['\"]epoch['\"]: (?P<of_trainer>\d+\.\d+)"
 )
-# The end of a program that did what it was to do.
+# Messages of programs that succeeded.
 _DONE = re.compile(
     r"(?i)\b(?:train(?:ing)?|fine-?tuning|run|job|fit|evaluation)\b[^\n]{0,24}"
     r"\b(?:completed?|finished|done|succeeded|successful(?:ly)?)\b(?! with)"
@@ -34,7 +34,7 @@ _DONE = re.compile(
 _NOT_DONE = re.compile(
     r"(?i)\b(?:not|n't|never|before|until|unsuccessful(?:ly)?|unfinished|incomplete(?:ly)?|fail\w*|error|wait\w*)\b"
 )
-# A failure that nothing follows. What a program that succeeded says while it goes down is none.
+# Errors. Messages of `_UNTIDY`, which a program that succeeded can print while it exits, are no errors.
 _FAILED = re.compile(
     r"Traceback \(most recent call last\)|Error\b|\bERROR\b|\bFATAL\b|\bFatal\b|exitcode *:|\bKilled\b|core dumped"
     r"|CANCELLED|Segmentation fault|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b"
@@ -53,7 +53,7 @@ _ENDED = re.compile(
     r"|line \d+: [^\n]*(?:command not found|No such file or directory)"
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)"
 )
-# The last line of a traceback. Libraries print that of an optional import, and do without it.
+# The last line of a traceback. A library can print the traceback of an optional import, and continue.
 _EXCEPTION = re.compile(r"^[^\n]{0,60}?\b(?P<name>\w+(?:Error|Exception|Interrupt|Exit))(?::|$)", re.MULTILINE)
 _OPTIONAL = frozenset({"ImportError", "ModuleNotFoundError"})
 _LONGEST_TRACEBACK = 20_000
@@ -61,7 +61,7 @@ _NEAR_THE_END = 2**16
 
 
 def without_overcome(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Return the logs from where each program continued. Lines keep their numbers.
+    """Return each log without the lines before its program continued. Line numbers stay the same.
 
     A process that wrote that it is done has overcome what it wrote to its other stream, unless that tells of its end.
     """
@@ -74,7 +74,7 @@ def _has_overcome(log: Log, done: Set[tuple[str, int | None]]) -> bool:
 
 
 def _process(log: Log) -> tuple[str, int | None]:
-    """Return a key of the process that wrote a log, which its two streams share."""
+    """Return a key of the process that wrote a log. The logs of stdout and stderr have the same key."""
     return re.sub(r"std(?:out|err)(?=\.log$)|\.(?:out|err)$", "", log.name), log.attempt
 
 
@@ -89,7 +89,7 @@ def _emptied(log: Log) -> Log:
 
 
 def since_trouble(log: Log) -> Log:
-    """Return the log from where the program continued, or the whole log if it did not. Lines keep their numbers.
+    """Return the log without the lines before its program continued. Line numbers stay the same.
 
     One step after a failure is not enough: where ranks share a log, others end the step in which one failed.
     """
@@ -109,17 +109,17 @@ def since_trouble(log: Log) -> Log:
 
 
 def has_steps(text: str) -> bool:
-    """Return whether a program made steps."""
+    """Return whether a log reports training steps."""
     return _STEP.search(text) is not None
 
 
 def _last_steps(text: str, after: int) -> tuple[re.Match[str], re.Match[str]] | None:
-    """Return the last two different steps that one counter shows after a position."""
+    """Return the matches of the last two different step numbers of one counter after a position, or None."""
     return next(filter(None, (_last_steps_from(text, start) for start in _starts(text, after))), None)
 
 
 def _starts(text: str, after: int) -> Iterator[int]:
-    """Yield where to search for the last of something: first near the end, and then everywhere."""
+    """Yield positions from which to search for a last match: first near the end of the text, then `after`."""
     if len(text) - _NEAR_THE_END > after:
         yield text.rfind("\n", 0, len(text) - _NEAR_THE_END) + 1
     yield after
@@ -136,7 +136,7 @@ def _last_steps_from(text: str, after: int) -> tuple[re.Match[str], re.Match[str
 
 
 def _began_again(text: str, ended: int) -> bool:
-    """Return whether the first step after the end of a process was made before, so that another process makes it."""
+    """Return whether the first step after the end of a process repeats a step. Then a new process runs."""
     first = _STEP.search(text, ended)
     if first is None:
         return False
@@ -149,7 +149,7 @@ def _number(found: re.Match[str]) -> float:
 
 
 def _last_end(text: str) -> int | None:
-    """Return the position after the last line that says that a process ended."""
+    """Return the position after the last match that reports the end of a process, or None."""
     last = None
     for found in _ENDED.finditer(text):
         rest = text[found.end() : found.end() + _LONGEST_TRACEBACK]

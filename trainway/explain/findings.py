@@ -33,7 +33,7 @@ from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
-# What a kubelet writes at each start of a node, and of a pod that takes a while until it is ready.
+# Warnings that kubelets write for healthy nodes and pods while these start.
 _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
 _OWN_WARNING = re.compile(r"^.*the state of the run cannot be written.*$", re.MULTILINE)
 
@@ -83,7 +83,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Finding, ...]:
-    """Return the findings of one attempt. What was written before it began, or is overcome, does not count."""
+    """Return the findings of one attempt. Ignore lines from before the attempt, and errors that it overcame."""
     whole, evidence = evidence, replace(evidence, logs=without_overcome(evidence.logs))
     matches = [
         *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year),
@@ -209,7 +209,7 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
 
 
 def _specific_first(names: Iterable[str]) -> list[str]:
-    """Return the names of rules in their order, but those that tell less about the same after those that tell more."""
+    """Return the names of rules in their order, with each specific rule before those that it is `instead_of`."""
     ordered = list(names)
     for rule in load_rules():
         if rule.name not in ordered:
@@ -250,7 +250,7 @@ def _unknown(evidence: Evidence, year: int) -> Finding | None:
 
 
 def _unknown_event(evidence: Evidence) -> Finding | None:
-    """Return the last event that tells of trouble, in the orchestrator's own words."""
+    """Return a finding that quotes the last warning of an orchestrator, or None."""
     told = [
         each
         for each in evidence.events

@@ -1,4 +1,4 @@
-"""Evidence from SageMaker HyperPod: the answers of DescribeCluster, of its nodes, and of its events.
+"""Read evidence from the responses of SageMaker HyperPod about clusters, nodes, and events.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeCluster.html
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceStatusDetails.html (both read 2026-11-30)
@@ -14,15 +14,15 @@ from trainway.explain.evidence import Evidence, JobEvent
 
 HyperPodAnswer = Mapping[str, Any]
 _TROUBLE = frozenset({"Failed", "RollingBack"})
-# The names of members that the answers have, and no other document that is gathered.
+# Members that identify a response of HyperPod among other documents.
 _SIGNS = frozenset({"ClusterStatus", "ClusterNodeSummaries", "NodeDetails", "EventDetails"})
 
-# The seconds of a day in the year 5138, and the milliseconds of one in 1973.
+# Larger numbers are milliseconds: as seconds, this number is a day in the year 5138.
 _FIRST_MILLISECONDS = 10**11
 
 
 def is_hyperpod(document: HyperPodAnswer) -> bool:
-    """Return whether a document is one of the answers."""
+    """Return whether a document is a response of the HyperPod API."""
     events = document.get("Events")
     listed = isinstance(events, list) and any("ClusterName" in each for each in events if isinstance(each, dict))
     return listed or not _SIGNS.isdisjoint(document)

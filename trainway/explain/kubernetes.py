@@ -32,7 +32,7 @@ BEFORE_STARTED = frozenset(
     {"Failed", "ErrImagePull", "ImagePullBackOff", "BackOff", "FailedMount", "FailedAttachVolume"}
     | {"FailedCreatePodSandBox", "CreateContainerConfigError", "CreateContainerError"}
 )
-# Conditions that report a problem if they hold, and those that do if they do not.
+# Condition types that report a problem if the status is True, and those that do if it is False.
 _TROUBLE = frozenset(
     {"Failed", "FailureTarget", "Evicted", "Preempted", "DeactivationTarget", "BlockedOnPreemptionGates"}
 )
@@ -54,9 +54,9 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
     ]
     ended = {(pod.get("status") or {}).get("phase") for pod in pods}
     jobs = {_ended_well(item) for item in items if item.get("kind") not in ("Pod", "Node", "Event")}
-    # A job may have another pod in the place of one that failed.
+    # Another pod can replace a pod that failed.
     failed = False if "Failed" in ended and not ended & {"Running", "Succeeded", "Pending"} else None
-    # A warning about a pod that runs tells of trouble that it has overcome, such as a probe before the start.
+    # A pod that runs has overcome the problem of an earlier warning, for example a failed readiness probe.
     fine = {f"pod/{_name(pod)}" for pod in pods if _is_fine(pod)}
     events = [replace(event, is_normal=event.is_normal or event.subject in fine) for event in events]
     return Evidence(
@@ -188,7 +188,7 @@ def _containers(status: Object) -> Iterator[Object]:
 
 
 def _ended(container: Object, *, fine: bool) -> Iterator[Object]:
-    """Yield how a container ended. If its pod is fine, it has overcome its last end."""
+    """Yield the terminated states of a container. Omit `lastState` if the pod is fine."""
     for state in ("state",) if fine else ("state", "lastState"):
         if ended := (container.get(state) or {}).get("terminated"):
             yield ended

@@ -1,4 +1,4 @@
-"""Nodes that all waited for more nodes: none had begun, and each gave up at the rendezvous of torchrun.
+"""Match a rendezvous of torchrun at which all nodes waited for more nodes until it timed out.
 
 Where one node is missing, the others wait, too. What tells the two apart is how many nodes the job has, and no log says
 that. So the finding names both, and how many came.
@@ -21,7 +21,7 @@ _CLOSED = re.compile(r"\bRendezvous(?:Timeout|Closed)Error\b")
 
 
 def rendezvous_matches(evidence: Evidence, year: int) -> Iterator[Match]:
-    """Yield a match if at least two nodes came to the rendezvous, and all logs end there."""
+    """Yield a match if at least two nodes joined the rendezvous, and the rendezvous failed in every log."""
     waited = [(log, found) for log in evidence.logs if (found := _CLOSED.search(log.text))]
     first = next(((log, found) for log, found in waited if _GAVE_UP.search(log.text)), None)
     nodes = {_node(log) for log, _ in waited}
@@ -44,5 +44,5 @@ def rendezvous_matches(evidence: Evidence, year: int) -> Iterator[Match]:
 
 
 def _node(log: Log) -> str:
-    """Return the node, or the pod, whose log it is. kubectl prints that of a container before its restart apart."""
+    """Return the node or the pod of a log. `kubectl logs --previous` gives a second log of the same pod."""
     return log.node or re.sub(r"[-_.]previous(?=\.|$)", "", log.name)

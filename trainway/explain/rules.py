@@ -101,7 +101,7 @@ class FailureRule(BaseModel):
 
     @property
     def lasts(self) -> bool:
-        """Return whether a match counts although the program continued: a program is slow, or its loss is no number."""
+        """Return whether a match counts although the program continued, for example that the loss is NaN."""
         return self.lasting or self.level is Level.HINT
 
     @property

@@ -18,7 +18,7 @@ _ABSENT: Final = ("InvalidCapacityReservationId.NotFound", "InvalidCapacityReser
 
 @dataclass(frozen=True)
 class Reserved:
-    """What AWS says of reserved capacity. A time is None if there is none."""
+    """Reserved capacity as AWS describes it. `start` and `end` are None if AWS gives no time."""
 
     instance_type: str
     zone: str

@@ -1,4 +1,4 @@
-"""Write a first platform file, with comments."""
+"""Render the first platform file of a team, with comments."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RANGE: Final = "10.0.0.0/16"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a platform is for. A default is what a question that is still to come begins with."""
+    """The answers that describe a platform. The defaults are those that the questions propose."""
 
     name: str = "trainway"
     instance_type: str = "p5.48xlarge"

@@ -133,7 +133,7 @@ def test_a_run_starts_after_another_one_has_succeeded_and_never_otherwise(cluste
 def test_a_run_is_stopped_before_its_script_has_begun(
     cluster: Machines, there: HandOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slurm says that a job runs before its script hears a signal."""
+    """Slurm reports a job as running before its batch script handles signals."""
     begun = cluster.shared / "begun"
 
     def late(*arguments: Any) -> str:
