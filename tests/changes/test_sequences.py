@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
 from tests.changes.conftest import LiveOf
@@ -30,6 +30,8 @@ KEYS: dict[str, Any] = {
     "iam": {"training_jobs": True},
     "zones": ["usw2-az1", "usw2-az2"],
 }
+# A sequence with an edit that is deployed and one that is refused, because the subnet of `aa` cannot grow.
+ONE_REFUSED = [{"node_groups": [group("aa", max_count=count)]} for count in (4, 5000)]
 
 
 @st.composite
@@ -53,8 +55,9 @@ def test_a_sequence_of_edits_ends_as_a_fresh_synthesis(orchestrator: str, live_o
     live = live_of(orchestrator)
 
     # A sequence begins where the one before it ended, so that no smaller one need fail as well.
-    @settings(examples(0.1), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(examples(0.1), phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
     @given(edits())
+    @example(ONE_REFUSED)
     def sequences(steps: list[dict[str, Any]]) -> None:
         nonlocal refused, deployed
         for step in steps:
