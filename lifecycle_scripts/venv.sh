@@ -9,6 +9,12 @@ if (($# > 1)) || [[ ! "$name" =~ ^[A-Za-z0-9_][A-Za-z0-9._-]*$ ]]; then
   echo "usage: trainway-venv [NAME], of letters, digits, dots, hyphens and underscores; default: default" >&2
   exit 2
 fi
+# A login node can have other processors than the nodes that run jobs. `Arch` is what slurmd reports.
+nodes=$(scontrol show node --oneliner 2>/dev/null | grep --only-matching 'Arch=[^ ]*' | sort --unique) || nodes=""
+if [[ -n "$nodes" && $'\n'"$nodes"$'\n' != *$'\n'"Arch=$(uname -m)"$'\n'* ]]; then
+  echo "this node has processors of $(uname -m), and compute nodes of ${nodes#Arch=}: run \`srun trainway-venv $name\`" >&2
+  exit 1
+fi
 directory=${TRAINWAY_VENVS:-/fsx/users/$(id -un)/venvs}
 place=$directory/$name
 # The last file that is written. An environment cannot be moved, so it is created in its final location.

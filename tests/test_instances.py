@@ -34,7 +34,8 @@ def test_types_with_accelerators_have_a_line_each_and_the_others_one_per_family(
 def test_a_family_is_listed_size_by_size_and_a_type_by_itself() -> None:
     firsts = [line.split()[0] for line in listed("m7i", "g5.xlarge")[1:]]
     assert firsts[:2] == ["m7i.large", "m7i.xlarge"] and firsts[-2:] == ["m7i.metal-48xl", "g5.xlarge"]
-    assert "none (Arm)" in listed("m8g.large")[1]
+    assert "none (Arm)" in listed("p6e-gb200.36xlarge")[1]
+    assert listed("m8g.large")[1].endswith("EKS, HyperPod")
 
 
 def test_types_of_a_region_have_their_zones() -> None:

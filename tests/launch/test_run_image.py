@@ -126,6 +126,12 @@ def test_an_image_that_is_absent_or_for_another_processor_is_refused(
     arm = {"manifests": INDEX["manifests"][:1]}
     with ecr(monkeypatch, arm), pytest.raises(UsageError, match="no manifest for linux/amd64"):
         check_image(OWN, nodes, CATALOGUE)
+    with (
+        served({"architecture": "arm64", "config": {}}) as url,
+        ecr(monkeypatch, MANIFEST, url),
+        pytest.raises(UsageError, match="it is for linux/arm64, and the nodes are linux/amd64"),
+    ):
+        check_image(OWN, nodes, CATALOGUE)
     check_image(f"ghcr.io/a/b@{DIGEST}", nodes, CATALOGUE)
     assert "it is in no ECR registry" in capsys.readouterr().err
 

@@ -177,6 +177,19 @@ def test_an_environment_of_ones_own_is_the_same_on_every_node(lab: Lab) -> None:
     assert "include-system-site-packages = false" in config
 
 
+def test_an_environment_is_made_on_nodes_with_the_processors_of_jobs(lab: Lab) -> None:
+    scontrol = lab.shared / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho NodeName=c1 Arch=riscv64 CoresPerSocket=1\n")
+    scontrol.chmod(0o755)
+    try:
+        other = lab["n1"].run("su", "-", "grace", "-c", "PATH=/fsx:$PATH trainway-venv other", check=False)
+    finally:
+        scontrol.unlink()
+    assert other.returncode == 1
+    assert "compute nodes of riscv64: run `srun trainway-venv other`" in other.stderr
+    assert not (lab.shared / "users/grace/venvs/other").exists()
+
+
 @pytest.mark.exhaustive
 def test_an_environment_that_is_there_is_kept_and_one_that_was_begun_is_finished(lab: Lab) -> None:
     venvs = lab.shared / "users/grace/venvs"

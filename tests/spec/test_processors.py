@@ -1,4 +1,4 @@
-"""No platform has nodes with processors that the training image is not built for."""
+"""Nodes with Arm processors run only what is built for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.processors import nodes_have_the_processors_that_everything_is_built_for
+from trainway.spec.rules.processors import arm_nodes_have_what_is_built_for_arm
 
 CATALOGUE = load_catalogue()
 ARM = sorted(name for name, instance in CATALOGUE.items() if instance.architecture == "arm64")
+OWN = {"data": {"uri": f"111122223333.dkr.ecr.us-west-2.amazonaws.com/data@sha256:{'0' * 64}"}}
 
 
 def refused(**changes: Any) -> dict[tuple[str | int, ...], tuple[str, str]]:
@@ -26,46 +27,58 @@ def refused(**changes: Any) -> dict[tuple[str | int, ...], tuple[str, str]]:
             **changes,
         }
     )
-    breaches = nodes_have_the_processors_that_everything_is_built_for(platform, CATALOGUE)
+    breaches = arm_nodes_have_what_is_built_for_arm(platform, CATALOGUE)
     return {key: (reason, remedy) for key, reason, remedy in breaches}
 
 
-def test_the_catalogue_has_arm_types_to_refuse() -> None:
+def data_nodes(**keys: Any) -> list[dict[str, Any]]:
+    return [{"name": "data", "instance_type": "m8g.2xlarge", "count": 1, **keys}]
+
+
+def test_the_catalogue_has_arm_types() -> None:
     assert {"p6e-gb200.36xlarge", "m8g.2xlarge", "c6gn.16xlarge", "r7gd.large"} <= set(ARM)
 
 
 @pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks", "hyperpod-slurm"])
-@pytest.mark.parametrize(
-    ("name", "instead"), [("p6e-gb200.36xlarge", "p6-b200.48xlarge"), ("m8g.2xlarge", "m7i.2xlarge")]
-)
-def test_a_group_of_an_arm_type_is_refused_with_the_reason(name: str, instead: str, orchestrator: str) -> None:
-    group = {"name": "train", "instance_type": name, "count": 1}
-    ((key, (reason, remedy)),) = refused(orchestrator=orchestrator, node_groups=[group]).items()
+def test_accelerators_beside_arm_processors_are_refused_with_both_reasons(orchestrator: str) -> None:
+    group = {"name": "train", "instance_type": "p6e-gb200.36xlarge", "count": 1, "image": "data"}
+    ((key, (reason, remedy)),) = refused(orchestrator=orchestrator, node_groups=[group], images=OWN).items()
     assert key == ("node_groups", 0, "instance_type")
     assert "arm64" in reason and "built for x86_64" in reason
-    assert instead in remedy
-
-
-def test_gpus_that_share_nvlink_across_instances_are_a_second_reason() -> None:
-    group = {"name": "train", "instance_type": "p6e-gb200.36xlarge", "count": 1}
-    ((reason, _),) = refused(node_groups=[group]).values()
     assert "a compute domain that the platform does not set up" in reason
+    assert "p6-b200.48xlarge" in remedy
+
+
+@pytest.mark.parametrize("orchestrator", ["eks", "hyperpod-eks"])
+def test_data_nodes_of_kubernetes_are_arm_nodes_with_an_image_of_your_own(orchestrator: str) -> None:
+    for without in (data_nodes(), data_nodes(image="built")):
+        images = {"built": {"packages": {"apt": ["jq"]}}}
+        ((key, (reason, remedy)),) = refused(orchestrator=orchestrator, node_groups=without, images=images).items()
+        assert key == ("node_groups", 0, "instance_type")
+        assert "the image that the deploy builds for its jobs is for x86_64" in reason
+        assert "images: {NAME: {uri: …}}" in remedy and "m7i.2xlarge" in remedy
+    assert not refused(orchestrator=orchestrator, node_groups=data_nodes(image="data"), images=OWN)
+    assert not refused(orchestrator=orchestrator, node_groups=data_nodes(), image=OWN["data"])
+
+
+def test_slurm_has_arm_controllers_and_login_nodes_and_no_arm_compute_nodes() -> None:
+    heads = {"controller": {"instance_type": "m8g.2xlarge"}, "login": {"instance_type": "m8g.2xlarge"}}
+    assert not refused(orchestrator="hyperpod-slurm", slurm=heads)
+    compute = refused(orchestrator="hyperpod-slurm", node_groups=data_nodes(image="data"), images=OWN)
+    ((key, (reason, remedy)),) = compute.items()
+    assert key == ("node_groups", 0, "instance_type")
+    assert "virtual environments that compute nodes share" in reason and "m7i.2xlarge" in remedy
+
+
+def test_system_nodes_are_refused() -> None:
+    ((key, (reason, remedy)),) = refused(kubernetes={"system_nodes": {"instance_type": "m8g.2xlarge"}}).items()
+    assert key == ("kubernetes", "system_nodes", "instance_type")
+    assert "arm64" in reason and "m7i.2xlarge" in remedy
 
 
 def test_an_arm_type_is_refused_as_another_type_of_a_group() -> None:
     group = {"name": "train", "instance_type": "p5.48xlarge", "or_types": ["p6e-gb200.36xlarge"], "count": 1}
     assert list(refused(node_groups=[group])) == [("node_groups", 0, "or_types", 0)]
-
-
-def test_system_nodes_controllers_and_login_nodes_are_refused_too() -> None:
-    system = {"system_nodes": {"instance_type": "m8g.2xlarge"}}
-    ((key, (reason, remedy)),) = refused(kubernetes=system).items()
-    assert key == ("kubernetes", "system_nodes", "instance_type")
-    assert "compute domain" not in reason
-    assert "m7i.2xlarge" in remedy
-    slurm = {"controller": {"instance_type": "m8g.2xlarge"}, "login": {"instance_type": "m8g.2xlarge"}}
-    keys = refused(orchestrator="hyperpod-slurm", slurm=slurm)
-    assert list(keys) == [("slurm", "controller", "instance_type"), ("slurm", "login", "instance_type")]
 
 
 def test_arm_types_are_all_that_is_refused() -> None:

@@ -113,11 +113,11 @@ def _table(found: Sequence[Instance], there: dict[str, list[str]] | None, *, fam
         memory = f"{min(each.memory_gib for each in sizes)}-{max(each.memory_gib for each in sizes)}"
         yield f"{family:20} {len(sizes):5} {vcpus:>9} {memory:>11}  {_orchestrators(sizes)}"
     if groups:
-        yield "\n`trainway instances FAMILY` lists the sizes of a family. Arm types are refused: images are for x86_64."
+        yield "\n`trainway instances FAMILY` lists the sizes of a family. Arm types: nodes for data, and Slurm's heads."
 
 
 def _orchestrators(sizes: Sequence[Instance]) -> str:
-    if sizes[0].architecture == "arm64":
+    if sizes[0].architecture == "arm64" and sizes[0].accelerator:
         return "none (Arm)"
     return "EKS, HyperPod" if any(each.hyperpod_name for each in sizes) else "EKS"
 

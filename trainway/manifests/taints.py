@@ -1,12 +1,13 @@
-"""Taints that keep pods without accelerators off accelerated nodes, and the matching tolerations."""
+"""Taints that keep pods off nodes that cannot run them or that others need, and the matching tolerations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from trainway.spec.derived.group_types import all_types, types_of
+from trainway.spec.derived.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 
@@ -23,21 +24,28 @@ HEALTH_TAINT = {
 def taints(instance: Instance) -> list[dict[str, str]]:
     """Return the taints that the stacks put on nodes of this type, in Kubernetes' spelling.
 
-    Empty without accelerators.
+    One keeps pods without accelerators off accelerated nodes. One keeps pods whose images may be for x86_64 alone, such
+    as those of the operators, off Arm nodes. Alibaba's guide to clusters with both kinds of processors recommends it.
+    https://help.aliyun.com/en/ack/ack-managed-and-ack-dedicated/user-guide/schedule-workloads-to-arm-based-nodes (read
+    2026-11-30)
     """
-    if instance.accelerator is None:
-        return []
-    return [{"key": instance.accelerator.resource, "value": "present", "effect": "NoSchedule"}]
+    found = []
+    if instance.accelerator is not None:
+        found.append({"key": instance.accelerator.resource, "value": "present", "effect": "NoSchedule"})
+    if instance.architecture == "arm64":
+        found.append({"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"})
+    return found
 
 
-def tolerations(platform: Platform, catalogue: Catalogue) -> list[dict[str, Any]]:
-    """Return the tolerations of a pod that can run on every node group.
+def tolerations(platform: Platform, catalogue: Catalogue, image: str = DEFAULT_IMAGE) -> list[dict[str, Any]]:
+    """Return the tolerations of a pod that can run on every node group whose default image is the one of this name.
 
     Each taint is tolerated by name. A pod that tolerates every taint also runs on cordoned nodes, and on those that
     HyperPod reserves until their deep health checks are done.
     https://github.com/aws/sagemaker-hyperpod-cli/blob/main/helm_chart/readme.md (read 2026-11-21)
     """
-    return tolerations_of(*all_types(platform, catalogue))
+    groups = platform.of_image(image).image_groups
+    return tolerations_of(*(each for group in groups for each in types_of(group, catalogue)))
 
 
 def tolerations_of(*instances: Instance) -> list[dict[str, Any]]:

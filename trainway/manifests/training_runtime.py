@@ -77,16 +77,17 @@ def _runtime(platform: Platform, catalogue: Catalogue, name: str, group: NodeGro
         if not each.device_class
     }
     lustre = platform.storage.lustre
+    image = (group and group.image) or DEFAULT_IMAGE
     pod = Pod(
         name="node",
-        image=f"${{{image_fact((group and group.image) or DEFAULT_IMAGE)}}}",
+        image=f"${{{image_fact(image)}}}",
         mount_path=MOUNT_PATH if lustre else NODE_PATH,
         claim=claim_of(lustre.generation) if lustre else None,
         directory=DIRECTORY_OF_NAMESPACE if platform.storage.team_directories else None,
         user=USER if platform.storage.team_directories else None,
         resources={"limits": requested} if requested else None,
         claims=claims_of_a_node(platform, group, catalogue) if group else (),
-        tolerations=tolerations(platform, catalogue),
+        tolerations=tolerations(platform, catalogue, image),
         scheduler=SCHEDULER if platform.kai else RUN_AI_SCHEDULER if platform.run_ai else None,
         # Place pods as close together as possible. Kueue goes up from this level, which every flavor has, so that the
         # preference excludes no nodes. Without it, the pods would fill gaps all over the network.

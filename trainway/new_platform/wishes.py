@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from trainway.spec.derived.node_packages import ARCHITECTURE
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.services import service_facts
-from trainway.spec.rules.processors import ARCHITECTURE
 from trainway.spec.sections.orchestrator import Orchestrator
 
 ON_DEMAND, SPOT, BLOCK, RESERVATION, PLAN = "on-demand", "spot", "capacity-block", "reservation", "training-plan"

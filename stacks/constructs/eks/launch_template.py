@@ -11,6 +11,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.constructs.eks.user_data import LOCKED_MEMORY, user_data
+from trainway.manifests.taints import taints
 from trainway.spec.derived.pod_network import SYSTEM_PODS
 from trainway.spec.facts.catalogue import Instance, InterfaceKind
 from trainway.spec.sections.capacity import CapacityBlock, Reservation
@@ -143,11 +144,11 @@ def _node_config(
     spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
     if coordinates:
         spec["cluster"] = dict(coordinates)
-        if instance.accelerator:
+        if found := taints(instance):
             # The node group's own taints would come after the first pods.
             # https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html (read 2026-11-21)
-            taint = f"--register-with-taints={instance.accelerator.resource}=present:NoSchedule"
-            spec["kubelet"]["flags"] = [taint]
+            listed = ",".join(f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in found)
+            spec["kubelet"]["flags"] = [f"--register-with-taints={listed}"]
     if instance.instance_store:
         # Container images and pod storage go to the instance's own NVMe disks.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}

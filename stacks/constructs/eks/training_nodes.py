@@ -12,6 +12,7 @@ from stacks.constructs.eks.launch_template import training_launch_template
 from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
+from trainway.manifests.taints import taints
 from trainway.spec.derived.ami_releases import minor_of
 from trainway.spec.derived.autoscaling import Sizes
 from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
@@ -116,7 +117,9 @@ def _ami_type(instance: Instance) -> str:
 
 
 def _taints(instance: Instance) -> list[eks.CfnNodegroup.TaintProperty] | None:
-    """Return the taints that keep pods without accelerators off accelerated nodes."""
-    if instance.accelerator is None:
-        return None
-    return [eks.CfnNodegroup.TaintProperty(key=instance.accelerator.resource, value="present", effect="NO_SCHEDULE")]
+    """Return the taints of the instance type in EKS' spelling, or None."""
+    found = [
+        eks.CfnNodegroup.TaintProperty(key=each["key"], value=each["value"], effect="NO_SCHEDULE")
+        for each in taints(instance)
+    ]
+    return found or None

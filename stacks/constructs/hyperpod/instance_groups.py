@@ -14,6 +14,7 @@ from stacks.constructs.hyperpod.hyperpod_volumes import let_autoscaler_encrypt_v
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.iam.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
+from trainway.manifests.taints import taints
 from trainway.spec.derived.health_checks import deep_health_checks
 from trainway.spec.facts.catalogue import Instance, InterfaceKind
 from trainway.spec.sections.capacity import TrainingPlan
@@ -112,10 +113,5 @@ def _efa_only(instance: Instance) -> CfnCluster.ClusterNetworkInterfaceProperty 
 
 
 def _kubernetes(name: str, instance: Instance) -> CfnCluster.ClusterKubernetesConfigProperty:
-    taints = None
-    if instance.accelerator is not None:
-        taint = CfnCluster.ClusterKubernetesTaintProperty(
-            key=instance.accelerator.resource, value="present", effect="NoSchedule"
-        )
-        taints = [taint]
-    return CfnCluster.ClusterKubernetesConfigProperty(labels={NODES_LABEL: name}, taints=taints)
+    found = [CfnCluster.ClusterKubernetesTaintProperty(**taint) for taint in taints(instance)]
+    return CfnCluster.ClusterKubernetesConfigProperty(labels={NODES_LABEL: name}, taints=found or None)

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from trainway.launch.program.allocation import Allocation
 from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of, registry_of
-from trainway.spec.errors import usage_error
+from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
 
@@ -25,6 +25,8 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
+# The catalogue's names of architectures, and those of the OCI image specification.
+_OCI_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 _ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
 
 
@@ -41,11 +43,12 @@ def check_image(image: str, allocation: Allocation, catalogue: Catalogue) -> Non
     UsageError if ECR does not have the image.
     """
     repository = ecr_repository_of(image)
-    has_efa = allocation.nodes > 1 and catalogue[allocation.group.instance_type].efa_interfaces > 0
+    instance = catalogue[allocation.group.instance_type]
+    has_efa = allocation.nodes > 1 and instance.efa_interfaces > 0
     if repository is None:
         _warn(image, "it is in no ECR registry, so nothing of it is checked")
         return
-    labels = _labels(image, repository)
+    labels = _labels(image, repository, _OCI_ARCHITECTURES[instance.architecture])
     if labels is None or not has_efa or labels.get(EFA_LABEL):
         return
     _warn(
@@ -53,8 +56,11 @@ def check_image(image: str, allocation: Allocation, catalogue: Catalogue) -> Non
     )
 
 
-def _labels(image: str, repository: EcrRepository) -> dict[str, str] | None:
-    """Return the labels of an image, or None, with a warning, if they cannot be read."""
+def _labels(image: str, repository: EcrRepository, architecture: str) -> dict[str, str] | None:
+    """Return the labels of an image, or None, with a warning, if they cannot be read.
+
+    Raises UsageError if the image is not there, or not for the architecture of the nodes.
+    """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -66,18 +72,21 @@ def _labels(image: str, repository: EcrRepository) -> dict[str, str] | None:
             why = f"{repository.name} in {repository.region} does not have this digest"
             raise usage_error(f"the image {image} cannot be pulled", why=why, fix=fix)
         if "manifests" in manifest:
-            # The nodes are x86-64. An index has a manifest for each processor.
-            of_nodes = [each["digest"] for each in manifest["manifests"] if each["platform"]["architecture"] == "amd64"]
+            # An index has a manifest for each architecture.
+            of_nodes = [
+                each["digest"] for each in manifest["manifests"] if each["platform"]["architecture"] == architecture
+            ]
             manifest = _manifest(ecr, repository, of_nodes[0]) if of_nodes else None
             if manifest is None:
-                why = "it has no manifest for linux/amd64"
-                fix = "build it for the processors of the nodes"
-                raise usage_error(f"the image {image} cannot run", why=why, fix=fix)
+                raise _cannot_run(image, f"it has no manifest for linux/{architecture}")
         found = ecr.get_download_url_for_layer(
             registryId=repository.account, repositoryName=repository.name, layerDigest=manifest["config"]["digest"]
         )
         with urlopen(found["downloadUrl"], timeout=20) as answer:
-            labels: dict[str, str] = json.load(answer).get("config", {}).get("Labels") or {}
+            config = json.load(answer)
+        if (built := config.get("architecture", architecture)) != architecture:
+            raise _cannot_run(image, f"it is for linux/{built}, and the nodes are linux/{architecture}")
+        labels: dict[str, str] = config.get("config", {}).get("Labels") or {}
         return labels
     except ClientError as error:
         if error.response["Error"]["Code"] in _ABSENT:
@@ -87,6 +96,10 @@ def _labels(image: str, repository: EcrRepository) -> dict[str, str] | None:
     except (BotoCoreError, URLError, OSError, ValueError, KeyError) as error:
         _warn(image, f"its labels cannot be read: {error}")
     return None
+
+
+def _cannot_run(image: str, why: str) -> UsageError:
+    return usage_error(f"the image {image} cannot run", why=why, fix="build it for the processors of the nodes")
 
 
 def _manifest(ecr: Any, repository: EcrRepository, digest: str) -> dict[str, Any] | None:
