@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tests.synthesis import ROOT
 from trainway.cli import app
+from trainway.spec import strict_yaml
 from trainway.spec.errors import UsageError
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
@@ -23,7 +24,7 @@ FOUND: dict[str, Any] = {
     "StorageCapacity": 4800,
     "DNSName": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com",
     "NetworkInterfaceIds": ["eni-0123456789abcdef0", "eni-0fedcba9876543210"],
-    "LustreConfiguration": {"MountName": "abcdefgh"},
+    "LustreConfiguration": {"MountName": "12e34567"},
 }
 LINKS: list[dict[str, Any]] = [
     {"FileSystemPath": "/corpus", "DataRepositoryPath": "s3://theirs/corpus"},
@@ -71,11 +72,12 @@ def adopt(*arguments: str) -> Any:
 
 def test_what_is_printed_is_a_section_of_the_platform_file(aws: dict[str, Stubber]) -> None:
     answer(aws, groups=["sg-0123456789abcdef0"])
-    printed = yaml.safe_load(adopt().stdout)
-    assert printed["storage"]["lustre"]["existing"] == {
+    printed = strict_yaml.read(adopt().stdout)
+    assert not printed.faults, "the mount name is text, although some of its kind are numbers to a YAML reader"
+    assert printed.data["storage"]["lustre"]["existing"] == {
         "file_system_id": FILE_SYSTEM,
         "dns_name": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com",
-        "mount_name": "abcdefgh",
+        "mount_name": "12e34567",
         "capacity_gib": 4800,
         "security_group_id": "sg-0123456789abcdef0",
         "associations": {"/corpus": "s3://theirs/corpus"},

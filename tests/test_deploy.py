@@ -24,6 +24,7 @@ from tests.owners_vpc import Ids, make_vpc
 from tests.people import ADMIN
 from tests.synthesis import ROOT
 from trainway.launch.platform.hand_off import read_hand_off
+from trainway.spec import strict_yaml
 from trainway.spec.derived.publications import publications
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
@@ -122,7 +123,8 @@ def test_an_example_is_deployed_unchanged_and_destroyed(
     left = Counter(
         resource["type"] for resource in emulator.resources() if resource["stack"].startswith(f"{platform.name}-")
     )
-    assert left == {"AWS::S3::Bucket": 2}, "only the data bucket and its access logs are kept"
+    of_control_plane = {"AWS::Logs::LogGroup": 1} if platform.orchestrator.is_kubernetes else {}
+    assert left == {"AWS::S3::Bucket": 2} | of_control_plane, "only buckets and the control plane's logs are kept"
 
 
 @pytest.mark.exhaustive
@@ -135,13 +137,13 @@ def test_a_platform_moves_into_a_network_that_exists_and_out_of_it_again(
     before = state_of(ec2, there)
     file = tmp_path / "platform.yaml"
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"name": "tenant"}
-    file.write_text(yaml.safe_dump(platform))
+    file.write_text(strict_yaml.dump(platform))
     chosen = ["--subnet", f"nodes-train={there['nodes']}", "--security-group", there["group"]]
     adopt = [sys.executable, "-m", "trainway.cli", "adopt", there["vpc"], "--platform", str(file), *chosen]
     environment = emulator.child_environment()
     printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     network = yaml.safe_load(printed)["network"]
-    file.write_text(yaml.safe_dump(platform | {"network": {"cidr": "10.21.0.0/16", **network}}))
+    file.write_text(strict_yaml.dump(platform | {"network": {"cidr": "10.21.0.0/16", **network}}))
 
     bootstrap("us-west-2")
     assembly = str(tmp_path / "assembly")
@@ -174,7 +176,7 @@ def test_the_largest_platform_is_deployed_and_its_hand_off_is_read(
         "iam": {"training_jobs": True},
     }
     file = tmp_path / "platform.yaml"
-    file.write_text(yaml.safe_dump(platform))
+    file.write_text(strict_yaml.dump(platform))
     bootstrap("us-west-2")
     assembly = str(tmp_path / "assembly")
     app = ["--context", f"platform={file}", "--output", assembly]
@@ -220,7 +222,7 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstra
     """
     file = tmp_path / "platform.yaml"
     platform = yaml.safe_load((ROOT / "examples" / "eks-scratch.yaml").read_text()) | {"name": "phoenix"}
-    file.write_text(yaml.safe_dump(platform))
+    file.write_text(strict_yaml.dump(platform))
     region = platform["region"]
     bootstrap(region)
     assembly = str(tmp_path / "assembly")
@@ -248,7 +250,7 @@ def test_what_a_destroy_keeps_the_next_deploy_finds(emulator: Emulator, bootstra
     assert gone.index("file-system") > gone.index("cluster")
     assert set(gone[-3:]) == {"network", "registry", "storage"}
     left = Counter(each["type"] for each in emulator.resources() if each["stack"].startswith("phoenix-"))
-    assert left == {"AWS::S3::Bucket": 2}
+    assert left == {"AWS::S3::Bucket": 2, "AWS::Logs::LogGroup": 1}
 
     cdk(emulator, *deploy)
     after = hand_off()
@@ -275,7 +277,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
     kept = {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True, "on_destroy": "keep"}
     platform = yaml.safe_load((ROOT / "examples" / "eks-p5.yaml").read_text()) | {"name": "keeper"}
     platform["network"] = {"cidr": "10.21.0.0/16"}
-    file.write_text(yaml.safe_dump(platform))
+    file.write_text(strict_yaml.dump(platform))
     adopt = [sys.executable, "-m", "trainway.cli", "adopt", there["vpc"], "--platform", str(file), *chosen]
     environment = emulator.child_environment()
     printed = subprocess.run(adopt, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -284,7 +286,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
     deploy = ["deploy", "--all", "--import-existing-resources", "--require-approval=never", "--progress=events"]
 
     def deployed(lustre: dict[str, Any]) -> HandOff:
-        file.write_text(yaml.safe_dump(platform | {"storage": {"lustre": lustre}}))
+        file.write_text(strict_yaml.dump(platform | {"storage": {"lustre": lustre}}))
         cdk(emulator, *deploy, "--context", f"platform={file}", "--output", assembly)
         return hand_off_of(emulator, load_platform(file))
 
@@ -300,6 +302,7 @@ def test_a_file_system_that_is_kept_is_there_for_the_next_platform(
     stayed = left()
     assert {kind: len(ids) for kind, ids in stayed.items()} == {
         "AWS::S3::Bucket": 2,
+        "AWS::Logs::LogGroup": 1,
         "AWS::FSx::FileSystem": 1,
         "AWS::EC2::SecurityGroup": 1,
         "AWS::EC2::SecurityGroupIngress": 2,

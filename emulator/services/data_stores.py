@@ -156,9 +156,11 @@ def delete_repository(aws: Aws, model: Properties) -> None:
 
 def create_file_system(aws: Aws, model: Properties) -> Properties:
     file_system = aws.call("fsx", "create_file_system", model)["FileSystem"]
-    # moto gives a Lustre file system no mount name. AWS's has eight letters and digits.
+    # moto gives a Lustre file system no mount name. AWS's has eight letters and digits. This one is also a number to a
+    # YAML reader, so that whoever writes it without quotes fails.
+    number = uuid.uuid4().int % 10**7
     return {
-        "LustreMountName": uuid.uuid4().hex[:8],
+        "LustreMountName": f"{number // 10**5:02d}e{number % 10**5:05d}",
         "DNSName": file_system["DNSName"],
         "Id": file_system["FileSystemId"],
         "ResourceARN": file_system["ResourceARN"],

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from emulator import Emulator
 from tests.changes.emulated_account import EmulatedAccount
 from tests.synthesis import assembly_in, role_of
@@ -20,6 +18,7 @@ from trainway.diff.change_sets import CAPABILITIES
 from trainway.diff.look import look_at
 from trainway.diff.report import DiffReport
 from trainway.diff.tokens import StackTemplate
+from trainway.spec import strict_yaml
 from trainway.spec.derived.next_lock import deployed_lock, next_lock
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
@@ -108,7 +107,7 @@ class Live:
         Raises SpecError for a wrong file.
         """
         self._restore()
-        self.file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        self.file.write_text(strict_yaml.dump(document), encoding="utf-8")
         platform = self.platform
         lock_file(self.file).write_text(lock_text(next_lock(platform, CATALOGUE)), encoding="utf-8")
         return self.file

@@ -84,8 +84,8 @@ def adopt(
 
 
 def _print_section(section: dict[str, Any], *, as_json: bool) -> None:
-    """Print a section of a platform file."""
-    import yaml
+    """Print a section of a platform file, in YAML that the platform file's reader reads as the same values."""
+    from trainway.spec.strict_yaml import dump
 
-    text = json.dumps(section, indent=2) + "\n" if as_json else yaml.safe_dump(section, sort_keys=False)
+    text = json.dumps(section, indent=2) + "\n" if as_json else dump(section)
     print(text, end="")

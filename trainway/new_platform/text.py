@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainway.new_platform.wishes import ON_DEMAND, RANGE, SPOT, Wishes, check_region, check_type, check_zone, zones_of
+from trainway.spec import strict_yaml
 from trainway.spec.derived.lustre_clients import speaks_efa
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
@@ -102,13 +103,11 @@ def _orchestrator_lines(orchestrator: Orchestrator) -> Iterable[str]:
 
 
 def _network_lines(wishes: Wishes) -> Iterable[str]:
-    import yaml
-
     if wishes.existing is not None:
         yield "network:"
         yield f"  cidr: {_scalar(wishes.cidr)} # for the new subnets"
         yield "  # Your VPC as it is now. `trainway adopt` writes this section again."
-        written = yaml.safe_dump({"existing": dict(wishes.existing)}, sort_keys=False)
+        written = strict_yaml.dump({"existing": dict(wishes.existing)})
         yield from (f"  {line}" for line in written.splitlines())
     elif wishes.cidr != RANGE:
         yield "network:"
@@ -159,5 +158,6 @@ def _people_lines(wishes: Wishes) -> Iterable[str]:
 
 
 def _scalar(value: str) -> str:
-    """Return a string as YAML, in quotes if it has more than a name has."""
-    return value if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", value) else json.dumps(value)
+    """Return a string as YAML, in quotes unless it is a name that every YAML reader takes for text."""
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", value) and strict_yaml.dump([value], flow=True) == f"[{value}]\n"
+    return value if plain else json.dumps(value)

@@ -244,7 +244,12 @@ def _plain(node: yaml.ScalarNode, key: KeyPath, reading: YamlReading) -> Any:
         return int(text, 0)
     if _NOT_FINITE.fullmatch(text) or (_FLOAT.fullmatch(text) and not math.isfinite(float(text))):
         reading.faults.append(
-            YamlFault(_position(node), key, "it is not a finite number", "write the number that is meant")
+            YamlFault(
+                _position(node),
+                key,
+                "it is not a finite number",
+                "put it between quotes if it is text, or write the number that is meant",
+            )
         )
         return None
     return float(text) if _FLOAT.fullmatch(text) else text

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from trainway.launch.job_file.on_checkpoint import job_model
 from trainway.launch.starting.device_memory import RESERVED_GIB
 from trainway.launch.tuning.layout_runs import gpus_here, measured_seconds
 from trainway.parts.job import SHARE_OF_PEAK, Job, LayoutChoice, NodeRates, layout_choices
+from trainway.spec import strict_yaml
 from trainway.spec.document import read_document
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -137,8 +136,8 @@ def _node(instance: Instance, what: str) -> tuple[NodeRates, str, int]:
 
 def _keys(choice: LayoutChoice) -> str:
     """Return the changes as YAML in one line, for a job file."""
-    flow: Any = yaml.safe_dump(choice.changes, default_flow_style=True, sort_keys=False, width=1000)
-    return str(flow).strip().removeprefix("{").removesuffix("}")
+    flow = strict_yaml.dump(choice.changes, flow=True, width=1000)
+    return flow.strip().removeprefix("{").removesuffix("}")
 
 
 def _assumptions(instance: Instance, name: str) -> list[str]:
