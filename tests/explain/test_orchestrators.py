@@ -138,3 +138,11 @@ def test_a_pod_that_runs_has_overcome_its_last_end(tmp_path: Path) -> None:
     waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": killed}
     assert told(tmp_path, pod("Running", containerStatuses=[running])) == ()
     assert told(tmp_path, pod("Running", containerStatuses=[waiting]))[0].name == "host-memory"
+
+
+@pytest.mark.parametrize(("reason", "names"), [("None", []), ("Resources", ["slurm-waits-for-nodes"])])
+def test_a_job_that_slurm_has_not_looked_at_yet_has_no_finding(reason: str, names: list[str], tmp_path: Path) -> None:
+    (tmp_path / "scontrol.txt").write_text(
+        f"JobId=7 JobName=train\n   JobState=PENDING Reason={reason} Dependency=(null)\n"
+    )
+    assert [finding.name for finding in explain(evidence_in(tmp_path))] == names

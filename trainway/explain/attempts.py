@@ -12,6 +12,7 @@ from datetime import datetime
 
 from trainway.explain.evidence import Evidence, Exit, Log
 from trainway.explain.log_line_at import log_line_at
+from trainway.explain.needles import matches_of
 
 # training/observe prints the first line at each start. The second is of torch/distributed/elastic/agent/server/api.py.
 _START = re.compile(r"^.*\bstart job=\S+ model=", re.MULTILINE)
@@ -46,8 +47,8 @@ def _is_current(exit_: Exit, newest: int, began: datetime | None) -> bool:
 
 def _restarted(text: str) -> int:
     """Return the position at which the newest attempt begins in a text, 0 if it has only one."""
-    starts = [found.start() for found in _START.finditer(text)]
-    restarts = [found.end() for found in _RESTART.finditer(text)]
+    starts = [found.start() for found in matches_of(_START, text)]
+    restarts = [found.end() for found in matches_of(_RESTART, text)]
     return max([*starts[1:], *restarts], default=0)
 
 

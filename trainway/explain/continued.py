@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trainway.explain.evidence import Log
 from trainway.explain.log_line_at import bare, line_around
@@ -24,22 +24,59 @@ _STEP = re.compile(
     r"|\[ *(?P<batch>\d+)/\d+ +\( *\d+%\)"
     r"|['\"]epoch['\"]: (?P<of_trainer>\d+\.\d+)"
 )
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A pattern that matches within a line, and words of which every match contains at least one.
+
+    Searching the words costs a hundredth of matching the pattern.
+    """
+
+    pattern: re.Pattern[str]
+    words: tuple[str, ...]
+
+    def last(self, text: str, *, but: re.Pattern[str], after: int = 0) -> int | None:
+        """Return the start of the last line after a position that matches, and that `but` does not match, or None."""
+        positions = {word: text.rfind(word, after) for word in self.words}
+        while (found := max(positions.values())) >= 0:
+            start, stop = line_around(text, found)
+            if self.pattern.search(text, max(start, after), stop) and not but.search(bare(text[start:stop])):
+                return start
+            for word, position in positions.items():
+                if position >= start:
+                    positions[word] = text.rfind(word, after, max(start, after))
+        return None
+
+
 # Messages of programs that succeeded.
-_DONE = re.compile(
-    r"(?i)\b(?:train(?:ing)?|fine-?tuning|run|job|fit|evaluation)\b[^\n]{0,24}"
-    r"\b(?:completed?|finished|done|succeeded|successful(?:ly)?)\b(?! with)"
-    r"|`Trainer\.fit` stopped: `max_|'train_runtime': |\bSUCCEEDED\b|\bCOMPLETED\b"
-    r"|exit(?:ed)?(?: with)? (?:code|status):? 0\b"
+_DONE = _Message(
+    re.compile(
+        r"(?i)\b(?:train(?:ing)?|fine-?tuning|run|job|fit|evaluation)\b[^\n]{0,24}"
+        r"\b(?:completed?|finished|done|succeeded|successful(?:ly)?)\b(?! with)"
+        r"|`Trainer\.fit` stopped: `max_|'train_runtime': |\bSUCCEEDED\b|\bCOMPLETED\b"
+        r"|exit(?:ed)?(?: with)? (?:code|status):? 0\b"
+    ),
+    (
+        *("omplete", "OMPLETE", "inished", "INISHED", "done", "Done", "DONE", "uccee", "UCCEE", "uccess", "UCCESS"),
+        *("stopped: `max_", "train_runtime", "xit", "XIT"),
+    ),
 )
 _NOT_DONE = re.compile(
     r"(?i)\b(?:not|n't|never|before|until|unsuccessful(?:ly)?|unfinished|incomplete(?:ly)?|fail\w*|error|wait\w*)\b"
 )
 # Errors. Messages of `_UNTIDY`, which a program that succeeded can print while it exits, are no errors.
-_FAILED = re.compile(
-    r"Traceback \(most recent call last\)|Error\b|\bERROR\b|\bFATAL\b|\bFatal\b|exitcode *:|\bKilled\b|core dumped"
-    r"|CANCELLED|Segmentation fault|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b"
-    r"|[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status):? [1-9]"
-    r"|\berror:|Watchdog caught|NCCL WARN"
+_FAILED = _Message(
+    re.compile(
+        r"Traceback \(most recent call last\)|Error\b|\bERROR\b|\bFATAL\b|\bFatal\b|exitcode *:|\bKilled\b"
+        r"|core dumped|CANCELLED|Segmentation fault|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b"
+        r"|[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status):? [1-9]"
+        r"|\berror:|Watchdog caught|NCCL WARN"
+    ),
+    (
+        *("Traceback (", "Error", "ERROR", "FATAL", "Fatal", "exitcode", "Killed", "core dumped", "CANCELLED"),
+        *("Segmentation", "SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT", "SIGBUS", "xit", "error:", "Watchdog", "NCCL W"),
+    ),
 )
 _UNTIDY = re.compile(
     r"Exception ignored in|resource_tracker|destroy_process_group|leaked semaphore|Broken pipe|sys\.excepthook"
@@ -79,9 +116,9 @@ def _process(log: Log) -> tuple[str, int | None]:
 
 
 def _is_done(text: str) -> bool:
-    failed = _last(_FAILED, text, but=_UNTIDY)
+    failed = _FAILED.last(text, but=_UNTIDY)
     after = 0 if failed is None else line_around(text, failed)[1]
-    return _last_end(text) is None and _last(_DONE, text, but=_NOT_DONE, after=after) is not None
+    return _last_end(text) is None and _DONE.last(text, but=_NOT_DONE, after=after) is not None
 
 
 def _emptied(log: Log) -> Log:
@@ -94,13 +131,13 @@ def since_trouble(log: Log) -> Log:
     One step after a failure is not enough: where ranks share a log, others end the step in which one failed.
     """
     text = log.text
-    failed = _last(_FAILED, text, but=_UNTIDY)
+    failed = _FAILED.last(text, but=_UNTIDY)
     after = 0 if failed is None else line_around(text, failed)[1]
     ended = _last_end(text)
     steps = _last_steps(text, after)
     if ended is not None and not (steps and _began_again(text, ended)):
         return log
-    done = _last(_DONE, text, but=_NOT_DONE, after=after) if ended is None else None
+    done = _DONE.last(text, but=_NOT_DONE, after=after) if ended is None else None
     positions = [each for each in (steps[0].start() if steps else None, done) if each is not None]
     if not positions:
         return log
@@ -157,16 +194,3 @@ def _last_end(text: str) -> int | None:
         if not (raised and raised["name"] in _OPTIONAL):
             last = found.end()
     return last
-
-
-def _last(pattern: re.Pattern[str], text: str, *, but: re.Pattern[str], after: int = 0) -> int | None:
-    """Return the position of the last match after a position in a line that does not match `but`."""
-    for begin in _starts(text, after):
-        last = None
-        for found in pattern.finditer(text, max(begin, after)):
-            start, end = line_around(text, found.start())
-            if not but.search(bare(text[start:end])):
-                last = found.start()
-        if last is not None:
-            return last
-    return None

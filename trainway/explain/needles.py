@@ -5,11 +5,14 @@ A job's logs have millions of lines, and hardly any of them matches a pattern.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
 
 _SHORTEST = 4
 _QUANTIFIERS = frozenset("*+?{")
 # After a backslash, these characters are not literals.
+_COUNTED = re.compile(r"\{\d*,?\d*\}[?+]?")
 _CLASSES = frozenset("dDwWsSbBAZ0123456789")
 
 
@@ -24,6 +27,11 @@ def may_match(pattern: str, text: str) -> bool:
     """Return False if the pattern cannot match anywhere in the text, and True if it may match."""
     needles = needles_of(pattern)
     return not needles or any(each in text for each in needles)
+
+
+def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Return the matches of a pattern in a text. A text without the pattern's words is not matched."""
+    return pattern.finditer(text) if may_match(pattern.pattern, text) else iter(())
 
 
 def _literals(pattern: str) -> list[list[str]]:
@@ -52,9 +60,11 @@ def _literals(pattern: str) -> list[list[str]]:
 
 
 def _token(pattern: str, position: int) -> str:
-    """Return one character, one escape, or one whole [class]."""
+    """Return one character, one escape, one whole [class], or one whole {quantifier}."""
     if pattern[position] == "\\":
         return pattern[position : position + 2]
+    if quantifier := _COUNTED.match(pattern, position):
+        return quantifier[0]
     if pattern[position] != "[":
         return pattern[position]
     end = position + (2 if pattern[position + 1] != "^" else 3)

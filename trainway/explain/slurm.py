@@ -60,7 +60,9 @@ def _of_record(of: Mapping[str, str]) -> Iterator[JobEvent]:
 def _state(state: str, reason: str, subject: str, time: str | None) -> Iterator[JobEvent]:
     word = state.split(" ")[0].rstrip("+")
     if word == "PENDING":
-        yield JobEvent("slurm", reason, state, subject)
+        # The scheduler has no reason until it has looked at the job.
+        if reason not in ("", "None"):
+            yield JobEvent("slurm", reason, state, subject)
     elif word and word not in _FINE:
         yield JobEvent(
             "slurm", word, state if reason in ("", "None") else f"{state}, {reason}", subject, time=_time(time)
