@@ -20,6 +20,8 @@ from tests.people import with_people
 from tests.synthesis import assembly_in, stack_dependencies, templates_of
 from trainway.diff.look import look_at
 from trainway.diff.report import DiffReport
+from trainway.monitoring.alarms import QUEUED
+from trainway.spec.derived.capacity_times import failed_calls_queue
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file, lock_text
@@ -107,7 +109,7 @@ class Account:
         (alarm,) = [
             each
             for each in self.client("cloudwatch").describe_alarms()["MetricAlarms"]
-            if each["MetricName"] == "ApproximateNumberOfMessagesVisible"
+            if each["MetricName"] == QUEUED and each["Dimensions"][0]["Value"] == failed_calls_queue("life")
         ]
         assert alarm["AlarmActions"] and alarm["Threshold"] == 0
         (watched,) = alarm["Dimensions"]

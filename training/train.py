@@ -24,6 +24,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ from training import config
 from training.checkpoint import Cadence, Progress, Saver
 from training.checkpoint.leases import leased
 from training.checkpoint.resume import Resumed
+from training.checkpoint.saver import is_saving
 from training.config import Job
 from training.data.batches import rank_batches
 from training.divergence import not_finite, past_limit, rewound
@@ -108,18 +110,30 @@ def main() -> None:
         wait_for_first_rank(error.status, stop)
         print(f"{arguments.config}: {error}", file=sys.stderr)
         write_failure(str(error), error.status)
+        end_without_saver(error.status)
         sys.exit(error.status)
     except Exception as error:
         if fault := device_fault(error):
             suspect(directory_of(job), node_name(), "fault", fault, this_attempt())
         if os.environ.get("LOCAL_RANK", "0") == "0":
             write_failure(f"{type(error).__name__}: {error}", 1)
+        if is_saving():
+            traceback.print_exc()
+        end_without_saver(1)
         raise
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
     if stopped:
         sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
+
+
+def end_without_saver(status: int) -> None:
+    """End the process at once if a save waits for a rank that does not come. Otherwise Python would wait for it."""
+    if is_saving():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def directory_of(job: Job) -> Path:
@@ -239,8 +253,9 @@ def take_steps(
             check_leases=check_leases,
             damaged=resumed.damaged if resumed else (),
             cadence=cadence,
+            patience=job.hang_detection.collective_timeout_seconds,
         )
-        running.enter_context(contextlib.closing(saver))
+        running.push(saver.leave)
         running.callback(lambda: reports.failed_saves(saver.failed()))
         running.enter_context(chosen_kernels(world.device))
         end_profiled_step = None

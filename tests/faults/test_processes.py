@@ -115,7 +115,8 @@ def test_thirty_kills_in_one_run(launch: Launch, job: dict[str, Any], drawn: ran
 
     def document(name: str) -> dict[str, Any]:
         saved = {"every": 2, "keep": 2, "location": str(tmp_path / name)}
-        return job | {"steps": 64, "checkpoint": saved}
+        # Twice as many as the thirty starts take, because a kill can come some steps late.
+        return job | {"steps": 124, "checkpoint": saved}
 
     whole = launch(document("whole"), 2, name="whole")
     whole.finish()
@@ -124,8 +125,10 @@ def test_thirty_kills_in_one_run(launch: Launch, job: dict[str, Any], drawn: ran
     with ThreadPoolExecutor(1) as reader:
         # The tracebacks of thirty attempts fill a pipe.
         output = reader.submit(run.finish)
-        for number in range(30):
-            wait_for_event(run, "checkpoint", 2 * number + 2)
+        for starts in range(1, 31):
+            wait_for_event(run, "start", count=starts)
+            # The first checkpoint after the one from which the ranks resumed.
+            wait_for_event(run, "checkpoint", int(run.events("start")[-1]["resumed_from"] or 0) + 2)
             time.sleep(drawn.uniform(0, SECONDS_OF_A_STEP))
             kill(run, drawn)
         output.result()

@@ -115,3 +115,23 @@ def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_
     with pytest.raises(UserError, match=r"step-00000002: the checkpoint cannot be written: .*File exists"):
         saver.save(*training, Progress(3, 8, 1.0), IDENTITY, last=True)
     saver.close()
+
+
+def test_after_an_error_a_save_is_waited_for_as_long_as_a_step_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from training.checkpoint import Progress, stored
+    from training.checkpoint.saver import is_saving
+
+    training, saver, may_write = trained(seed=0, steps=1), saver_of(str(tmp_path), []), threading.Event()
+    write = stored.save
+    monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(300), write(*arguments)))
+    monkeypatch.setattr(saver, "_patience", 0.2)
+    try:
+        saver.save(*training, Progress(2, 8, 1.0), IDENTITY)
+        saver.leave(RuntimeError)
+        assert is_saving(), "the process has to end without it"
+    finally:
+        may_write.set()
+    saver.close()
+    assert not is_saving()

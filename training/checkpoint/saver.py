@@ -9,6 +9,7 @@ messages.
 import threading
 import time
 from collections.abc import Callable, Collection
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,9 @@ class FailedSave:
     """Number of consecutive failed saves after which the run ends."""
 
 
+_THREAD = "checkpoint"
+
+
 @dataclass
 class _Save:
     """A save in progress."""
@@ -75,6 +79,11 @@ class _Save:
     """Seconds for which training has stood still so far."""
 
 
+def is_saving() -> bool:
+    """Return whether a saver that was left still writes. The end of the process would wait for it."""
+    return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
+
+
 class Saver:
     """Save one checkpoint at a time. Every rank calls the methods.
 
@@ -82,7 +91,8 @@ class Saver:
     fails. The run then saves at the next interval. After too many failures, `on_failure` is called in another thread,
     and the next `save` or `wait` raises the error, on every rank. `check_leases` raises LocationInUse, which ends the
     run at once, before anything is written where another run writes. `damaged` are steps that could not be read.
-    `cadence` says which steps are saved. Without it, they are those of an attempt that begins after step 0.
+    `cadence` says which steps are saved. Without it, they are those of an attempt that begins after step 0. After an
+    error, a save in progress has `patience` seconds.
     """
 
     def __init__(
@@ -96,12 +106,13 @@ class Saver:
         check_leases: Callable[[], None] = lambda: None,
         damaged: Collection[int] = (),
         cadence: Cadence | None = None,
+        patience: float = 1800,
     ) -> None:
         self._location, self._settings, self._memory = location, settings, memory
         self._group, self._on_failure, self._check_leases = group, on_failure, check_leases
-        self._cadence = cadence or Cadence(settings)
+        self._cadence, self._patience = cadence or Cadence(settings), patience
         self._copy, self._plans = HostCopy(device), KeptPlans()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
         self._under_way: _Save | None = None
         self._complete: list[Saved] = []
         self._failed: list[FailedSave] = []
@@ -194,6 +205,17 @@ class Saver:
     def close(self) -> None:
         """Stop the thread after it has written its current checkpoint."""
         self._thread.shutdown()
+
+    def leave(self, error: type[BaseException] | None, *_: object) -> None:
+        """Close the saver at the end of a block. After an error, wait only as long as a step may wait for other ranks.
+
+        A rank that is stopped does not come to the save in progress, and the group of checkpoints waits for 30 minutes.
+        """
+        if error is None or self._under_way is None:
+            self.close()
+            return
+        ended = futures.wait([self._under_way.written], timeout=self._patience)
+        self._thread.shutdown(wait=bool(ended.done))
 
     def _due_in_memory(self, step: int) -> bool:
         every = self._settings.memory_every
