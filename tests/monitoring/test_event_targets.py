@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,17 @@ from trainway.monitoring.events import RESUMES
 from trainway.monitoring.tell_people import notification_of
 
 PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
+HOST = "inbox.example.com"
 # Another URL and another channel.
 OTHERS = ("https://events.example.com/other", "C0456DEFG")
 
 
 @pytest.fixture
 def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The address of a server that takes what is posted over TLS, and what it took. Processes trust its certificate."""
+    """The address of a server that takes what is posted over TLS, and what it took. Processes trust its certificate.
+
+    SNS posts to public names alone. Processes reach this one through a proxy, which is the server itself.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -47,7 +50,7 @@ def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     plain = serialization.NoEncryption()
@@ -57,21 +60,33 @@ def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
     taken: list[dict[str, Any]] = []
 
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+
     class Inbox(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_CONNECT(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.connection = context.wrap_socket(self.connection, server_side=True)
+            self.rfile = self.connection.makefile("rb", -1)
+            self.wfile = self.connection.makefile("wb", 0)
+            self.close_connection = False
+
         def do_POST(self) -> None:
             taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
+            self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Inbox)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_port}/told", taken
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.server_port}")
+    yield f"https://{HOST}/told", taken
     server.shutdown()
     server.server_close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -60,10 +61,13 @@ class Nodes:
             time.sleep(0.01)
         workers = [pid for run in self.runs for pid in run.workers()]
         for pid in workers:
-            os.kill(pid, signal.SIGSTOP)
+            # What helps a rank can have ended meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
         damage(self.events("memory_checkpoint")[-1]["step"])
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def lose_all_processes(self) -> None:
         """Kill torchrun on both nodes, whose ranks are dead."""
@@ -104,8 +108,10 @@ def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes
     kept: list[int] = []
 
     def lose_a_node(step: int) -> None:
-        kept.append(step)
-        assert [len(nodes.parts(step, rank)) for rank in (0, 1)] == [2, 2], "every part is on both nodes"
+        # Rank 1 may be further than the event of rank 0 says.
+        whole = [each for each in range(step, 17) if [len(nodes.parts(each, rank)) for rank in (0, 1)] == [2, 2]]
+        assert whole, "every part is on both nodes"
+        kept.append(whole[-1])
         assert all(len(list(memory.glob("*/*/*/step-*"))) <= 2 for memory in nodes.memories)
         shutil.rmtree(nodes.memories[1])
 
@@ -124,7 +130,8 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
         for step in range(17):
             for part in nodes.parts(step, rank=1):
                 content = bytearray(part.read_bytes())
-                content[len(content) // 2] ^= 1
+                if content:  # one that was only begun is damaged already
+                    content[len(content) // 2] ^= 1
                 part.write_bytes(content)
 
     nodes.break_off_after(8, flip_a_bit_in_both_copies)
