@@ -129,8 +129,12 @@ def test_a_source_that_is_not_there_ends_the_deploy_with_its_reason(image: Templ
 # The test of a script that fails once deploys with one retry, too.
 @pytest.mark.exhaustive
 def test_what_fails_once_is_retried_and_the_deploy_ends_well(image: Template, stack: Stack) -> None:
+    # Of another stack. The build pushes the image there.
+    ecr = boto3.client("ecr")
+    ecr.create_repository(repositoryName="atlas/training")
     stack.emulator.set_builds({ACTION: [PROVISIONING, {}]})
-    assert stack.deploy(image) == "CREATE_COMPLETE"
+    assert stack.deploy(image) == "CREATE_COMPLETE", stack.events("CREATE_FAILED")
+    ecr.delete_repository(repositoryName="atlas/training", force=True)
 
 
 # The twin of the tests above: it shows that the rule ends the deploy.
