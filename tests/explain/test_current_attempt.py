@@ -102,7 +102,7 @@ def test_torchruns_restart_begins_an_attempt() -> None:
 def test_a_job_that_succeeded_is_said_to_have() -> None:
     evidence = Evidence((Log("job.out", NO_MEMORY),), succeeded=True)
     assert explain(evidence) == ()
-    assert as_text((), succeeded=True) == "it succeeded"
+    assert as_text((), Evidence(succeeded=True)) == "it succeeded"
     assert "nothing" in as_text(())
 
 

@@ -31,9 +31,13 @@ def patterns() -> list[str]:
         (r"\d+ (?:one|two)", ()),
         (r"[Pp]rocess group", ("rocess group",)),
         (r"[^\]]+] words", ("] words",)),
+        (r"(?:fatal|error)+: (?P<words>.*)", ("fatal", "error")),
+        (r"(?:fatal|error)?: no [a-z]{3,40}? space left", (" space left",)),
+        (r"(?:fatal|err): (?!retrying)", ()),
+        (r"(?i)no space left", ()),
     ],
 )
-def test_the_longest_word_outside_of_groups_is_looked_for(pattern: str, needles: tuple[str, ...]) -> None:
+def test_the_longest_words_are_looked_for(pattern: str, needles: tuple[str, ...]) -> None:
     assert needles_of(pattern) == needles
 
 
@@ -47,3 +51,9 @@ def test_no_text_that_a_rule_matches_is_passed_over(data: st.DataObject) -> None
 
 def test_most_rules_are_passed_over_quickly() -> None:
     assert sum(bool(needles_of(pattern)) for pattern in patterns()) > 0.8 * len(patterns())
+
+
+def test_every_pattern_compiles() -> None:
+    for rule in load_rules():
+        for pattern in (*rule.patterns, *rule.unless):
+            re.compile(pattern)

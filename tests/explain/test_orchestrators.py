@@ -58,7 +58,7 @@ def test_a_failed_pod_is_a_failure_and_one_that_another_took_the_place_of_is_non
     ("message", "name"),
     [
         ("pod didn't trigger scale-up: 1 max node group size reached", "group-at-its-maximum"),
-        ("pod didn't trigger scale-up: 1 in backoff after failed scale-up", "too-few-gpus"),
+        ("pod didn't trigger scale-up: 1 in backoff after failed scale-up", "scale-up-failed-before"),
     ],
 )
 def test_the_autoscaler_says_why_no_node_is_added(message: str, name: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.launch.slurm.machines import Machines, machines, missing
 from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.explain import as_text, explain
-from trainway.explain.findings import Finding
+from trainway.explain.finding import Finding
 from trainway.explain.log_lines import logs_of_lines
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.runs.evidence import evidence_of

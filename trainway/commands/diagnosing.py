@@ -40,7 +40,7 @@ def explain(
     if as_json:
         print(json.dumps(as_document(findings), indent=2))
     else:
-        show(as_text(findings, succeeded=evidence.succeeded))
+        show(as_text(findings, evidence))
 
 
 def verify(

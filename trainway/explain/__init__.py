@@ -5,7 +5,8 @@ are in rules/*.yaml, one file per topic. A rule that needs more than a pattern i
 """
 
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
-from trainway.explain.findings import Confidence, Finding, explain
+from trainway.explain.finding import Confidence, Finding
+from trainway.explain.findings import explain
 from trainway.explain.gather import evidence_in, evidence_of_run
 from trainway.explain.kubernetes import kubernetes_evidence
 from trainway.explain.sagemaker import sagemaker_evidence

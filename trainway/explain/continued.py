@@ -173,12 +173,12 @@ def _last_steps_from(text: str, after: int) -> tuple[re.Match[str], re.Match[str
 
 
 def _began_again(text: str, ended: int) -> bool:
-    """Return whether the first step after the end of a process repeats a step. Then a new process runs."""
+    """Return whether the first step after the end of a process is one before the last. Then a new process runs."""
     first = _STEP.search(text, ended)
     if first is None:
         return False
     before = [found for found in _STEP.finditer(text, 0, ended) if found.lastgroup == first.lastgroup]
-    return bool(before) and _number(first) <= _number(before[-1])
+    return bool(before) and _number(first) < _number(before[-1])
 
 
 def _number(found: re.Match[str]) -> float:

@@ -23,6 +23,31 @@ _ROW = re.compile(
 _LISTED = re.compile(
     rf"{_BORDER}(?:\S+\s+)?{_AGE}\s+(?P<kind>Normal|Warning)\s+(?P<reason>\w+)\s+(?P<subject>[a-z]+/\S+)\s+(?P<message>\S.*?)[\s│|]*$"
 )
+# Other tables: an older kubectl writes times first, and other columns can be between. A report of client-go's recorder.
+_ANY_ROW = re.compile(
+    rf"{_BORDER}(?:(?:{_AGE}|\d{{4}}-\d\d-\d\dT\S+|\d+|[\w.-]+|[\w-]+, [\w.-]+)\s+)*"
+    r"(?P<kind>Normal|Warning)\s+(?P<reason>[A-Z]\w+)\s+"
+    rf"(?:{_AGE}\s+)?(?:(?P<subject>[a-z]+/\S+)\s+)?(?P<message>\S.*?)[\s│|]*$"
+)
+_RECORDED = re.compile(
+    r"Event\(v1\.ObjectReference\{Kind:\"(?P<about>\w+)\".*? Name:\"(?P<name>[^\"]+)\".*?\}\): "
+    r"type: '(?P<kind>Normal|Warning)' reason: '(?P<reason>\w+)' (?P<message>.*)$"
+)
+# `kubectl get pods` and `kubectl get nodes`. The status can have spaces.
+_POD = re.compile(
+    rf"{_BORDER}(?:[\w-]+\s+)?(?P<name>[\w.-]+)\s+\d+/\d+\s+"
+    rf"(?P<status>[A-Za-z]\S*(?: \S+)*?)\s+\d+(?: \([^)]*\))?\s+{_AGE}\b"
+)
+_NODE = re.compile(rf"{_BORDER}(?P<name>[\w.-]+)\s+(?P<status>NotReady\S*)\s+\S+\s+{_AGE}\s+v\d")
+# Beginnings of statuses of pods that are well, or that say nothing of the cause.
+_QUIET = re.compile(
+    r"Running|Completed|Pending|ContainerCreating|PodInitializing|Terminating|Succeeded|NotReady|Init:(?:\d|PodInit)"
+    r"|(?:Init:)?(?:Error|CrashLoopBackOff)$"
+)
+# The head of a pod that has ended.
+_HEAD = re.compile(
+    r"^Status: +Failed[ \t]*\nReason: +(?P<reason>\S+)[ \t]*\n(?:Message: +(?P<message>.*)\n)?", re.MULTILINE
+)
 _MORE = re.compile(r"^\s*│ {2,}?(?P<message>\S.*?)[\s│]*$")
 _NAME = re.compile(r"^Name:\s+(\S+)", re.MULTILINE)
 _KIND = re.compile(r"^Kind:\s+(\S+)", re.MULTILINE)
@@ -33,14 +58,18 @@ _STATE = re.compile(
     r"(?:(?P=indent) +Exit Code: +(?P<code>\d+)[ \t]*\n)?",
     re.MULTILINE,
 )
+# A condition as `kubectl describe` prints it, or `kubectl get -o yaml`.
 _CONDITION = re.compile(
-    r"^(?P<indent> +)Message: +(?P<message>.*)\n(?:(?P=indent)Observed Generation:.*\n)?"
-    r"(?P=indent)Reason: +(?P<reason>\S+)[ \t]*\n(?P=indent)Status: +(?P<status>True|False)[ \t]*\n"
-    r"(?P=indent)Type: +(?P<type>\w+)[ \t]*$",
+    r"^(?P<indent> *)(?:- )?[Mm]essage: +(?P<message>.*)\n"
+    r"(?:(?P=indent)(?:Observed Generation|observedGeneration):.*\n)?"
+    r"(?P=indent)[Rr]eason: +(?P<reason>\S+)[ \t]*\n(?P=indent)[Ss]tatus: +[\"']?(?P<status>True|False)[\"']?[ \t]*\n"
+    r"(?P=indent)[Tt]ype: +(?P<type>\w+)[ \t]*$",
     re.MULTILINE,
 )
+# Reasons of Kueue's events that no longer apply once a workload has its quota.
+BEFORE_ADMITTED = frozenset({"Pending", "Inadmissible"})
 # Words of which every text that is read here has one. Long logs have none.
-_SIGNS = ("Warning", "Normal", "State:", "Reason:")
+_SIGNS = ("Warning", "Normal", "State:", "Reason:", "reason: ", "RESTARTS", "NotReady")
 
 
 @dataclass(frozen=True)
@@ -77,11 +106,36 @@ def _read(log: Log) -> tuple[Log, Evidence]:
     conditions = list(_conditions(log, subject))
     waiting = {event.reason for event in states}
     events = [
-        JobEvent("kubernetes", row.reason, row.message, row.subject or subject, name=log.name, line=row.line)
+        JobEvent(
+            *("kubernetes", row.reason, row.message, row.subject or subject),
+            name=log.name,
+            line=row.line,
+            is_normal=row.kind == "Normal",
+        )
         for row in rows
-        if row.kind == "Warning" and (row.reason not in _got_over(rows, row.line) or row.reason in waiting)
+        if row.reason not in _got_over(rows, row.line) or row.reason in waiting
     ]
-    return replace(log, text=text), Evidence(events=(*events, *states, *conditions), exits=tuple(_exits(log, subject)))
+    told = (*_head(log, subject), *events, *states, *conditions, *_listed(lines, log.name))
+    return replace(log, text=text), Evidence(events=told, exits=tuple(_exits(log, subject)))
+
+
+def _head(log: Log, subject: str) -> Iterator[JobEvent]:
+    for found in _HEAD.finditer(log.text):
+        line = _line_of(log.text, found.start("reason"))
+        yield JobEvent("kubernetes", found["reason"], found["message"] or "", subject, name=log.name, line=line)
+
+
+def _listed(lines: Sequence[str], name: str) -> Iterator[JobEvent]:
+    """Yield the last status of each pod and node in tables, if it tells of trouble."""
+    last: dict[str, JobEvent] = {}
+    for number, line in enumerate(lines, start=1):
+        if found := _POD.match(line):
+            subject, status = f"pod/{found['name']}", found["status"].removeprefix("Init:")
+            last[subject] = JobEvent("kubernetes", status, "", subject, name=name, line=number)
+        elif found := _NODE.match(line):
+            subject = f"node/{found['name']}"
+            last[subject] = JobEvent("kubernetes", "NodeNotReady", "", subject, found["name"], name=name, line=number)
+    yield from (each for each in last.values() if not _QUIET.match(each.reason))
 
 
 def _rows(lines: list[str]) -> list[_Row]:
@@ -89,8 +143,9 @@ def _rows(lines: list[str]) -> list[_Row]:
     rows: list[_Row] = []
     continued = False
     for index, line in enumerate(lines):
-        if found := _ROW.match(line) or _LISTED.match(line):
-            subject = found.groupdict().get("subject") or ""
+        if found := _row_in(line):
+            of = found.groupdict()
+            subject = of.get("subject") or (f"{of['about'].lower()}/{of['name']}" if of.get("about") else "")
             rows.append(_Row(index + 1, found["kind"], found["reason"], found["message"], subject))
             continued = line.lstrip().startswith("│")
             lines[index] = ""
@@ -102,11 +157,21 @@ def _rows(lines: list[str]) -> list[_Row]:
     return rows
 
 
+def _row_in(line: str) -> re.Match[str] | None:
+    """Return the match of a line that tells of one event, or None."""
+    if "Warning" not in line and "Normal" not in line:
+        return None
+    if "ObjectReference" in line:
+        return _RECORDED.search(line.replace('\\"', '"'))
+    return _ROW.match(line) or _LISTED.match(line) or _ANY_ROW.match(line)
+
+
 def _got_over(rows: Sequence[_Row], line: int) -> frozenset[str]:
     """Return the reasons that no longer apply, because a later row says that the pod got over them."""
     later = {row.reason for row in rows if row.line > line and row.kind == "Normal"}
     scheduled = BEFORE_SCHEDULED if later & {"Scheduled", "Pulling", "Pulled", "Created", "Started"} else frozenset()
-    return scheduled | (BEFORE_STARTED if "Started" in later else frozenset())
+    admitted = BEFORE_ADMITTED if later & {"QuotaReserved", "Admitted"} else frozenset()
+    return scheduled | admitted | (BEFORE_STARTED if "Started" in later else frozenset())
 
 
 def _subject(text: str) -> str:
@@ -130,7 +195,13 @@ def _exits(log: Log, subject: str) -> Iterator[Exit]:
 
 def _conditions(log: Log, subject: str) -> Iterator[JobEvent]:
     for found in _CONDITION.finditer(log.text):
-        if holds_trouble(found["type"], found["reason"], holds=found["status"] == "True"):
+        unscheduled = found["type"] == "PodScheduled" and found["status"] == "False"
+        if unscheduled:
+            line = _line_of(log.text, found.start("message"))
+            yield JobEvent(
+                "kubernetes", "FailedScheduling", found["message"].strip("'\""), subject, name=log.name, line=line
+            )
+        elif holds_trouble(found["type"], found["reason"], holds=found["status"] == "True"):
             line = _line_of(log.text, found.start("message"))
             yield JobEvent("kubernetes", found["reason"], found["message"], subject, name=log.name, line=line)
 

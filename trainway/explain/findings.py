@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from functools import cache
 
 from trainway.explain.attempts import began_at, current_attempt
+from trainway.explain.certainty import is_earlier, survived, with_doubt
 from trainway.explain.continued import without_overcome
 from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
+from trainway.explain.finding import Confidence, Finding
 from trainway.explain.first_error import first_error, first_exit, is_of
 from trainway.explain.log_line_at import line_around, log_line_at, year_of
 from trainway.explain.lustre import lustre_matches
@@ -29,40 +30,20 @@ from trainway.explain.matches import (
 from trainway.explain.nccl_timeout import nccl_timeout_matches
 from trainway.explain.needles import may_match
 from trainway.explain.rendezvous import rendezvous_matches
-from trainway.explain.rules import FailureRule, Level, load_rules
+from trainway.explain.rules import FailureRule, Level, anonymous, load_rules
 from trainway.explain.xid import xid_matches
 
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
 # Warnings that kubelets write for healthy nodes and pods while these start.
 _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
+# Lines that only warn, but for the libraries that report their errors so.
+_WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |level=warn|\(ignored\)")
+_WARNS = re.compile(r"NCCL WARN|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
+_TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
+_OF_TRACKER = re.compile(
+    rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*", re.MULTILINE
+)
 _OWN_WARNING = re.compile(r"^.*the state of the run cannot be written.*$", re.MULTILINE)
-
-
-class Confidence(StrEnum):
-    """The credibility of a finding."""
-
-    CERTAIN = "certain"
-    """The evidence itself states the cause."""
-    LIKELY = "likely"
-    """The evidence states what happened. The cause may be elsewhere."""
-    UNKNOWN = "unknown"
-    """No rule matches. The finding is the first error of the first rank that failed."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The cause of a failure as one rule knows it: the cause and the remedy in words, the quote, and the rule's source.
-
-    `others` counts the other processes whose output matches the same rule.
-    """
-
-    name: str
-    confidence: Confidence
-    cause: str
-    remedy: str
-    source: str
-    quote: Quote
-    others: int = 0
 
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
@@ -72,7 +53,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     """
     if evidence.succeeded:
         return ()
-    evidence = read_descriptions(_without_own_warnings(evidence))
+    evidence = read_descriptions(_without_asides(evidence))
     dated = [each.time.isoformat() for each in evidence.events if each.time]
     year = year_of((*dated, *(log.text for log in evidence.logs)))
     current = current_attempt(evidence, year)
@@ -96,23 +77,33 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
     timed = [_timed(match, evidence) for match in matches]
     current = [match for match in timed if not (began and match.quote.time and match.quote.time < began)]
     findings = list(_ranked(current, evidence))
+    unknown = _unknown(evidence, year)
+    if unknown and any(_same_line(each.quote, unknown.quote) for each in findings):
+        unknown = None
     if any(each.confidence is Confidence.CERTAIN for each in findings):
-        return tuple(findings)
-    if unknown := _unknown(evidence, year):
+        return with_doubt(findings, unknown, evidence.logs)
+    if unknown:
         # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
-        earlier = [each for each in findings if each.name not in _hints() and _earlier(each.quote, unknown.quote)]
+        earlier = [each for each in findings if each.name not in _hints() and is_earlier(each.quote, unknown.quote)]
         findings.insert(len(earlier), unknown)
     if not findings and (said := _unknown_event(evidence)):
         findings.append(said)
     return tuple(findings)
 
 
-def _without_own_warnings(evidence: Evidence) -> Evidence:
-    """Return the evidence without the line that says that the state of the run cannot be written.
+def _without_asides(evidence: Evidence) -> Evidence:
+    """Return the evidence without errors after which a run always continues. Line numbers stay the same.
 
-    The run continues without its state, so that the reason in the line is not why the run failed.
+    They are the state of the run that cannot be written, and tracebacks that a client of an experiment tracker logs.
     """
-    return replace(evidence, logs=tuple(replace(log, text=_OWN_WARNING.sub("", log.text)) for log in evidence.logs))
+
+    def without(text: str) -> str:
+        text = _OWN_WARNING.sub("", text)
+        if not any(word in text for word in _TRACKERS):
+            return text
+        return _OF_TRACKER.sub(lambda found: "\n" * found[0].count("\n"), text)
+
+    return replace(evidence, logs=tuple(replace(log, text=without(log.text)) for log in evidence.logs))
 
 
 def _matches(evidence: Evidence, rules: Sequence[FailureRule], year: int) -> Iterator[Match]:
@@ -146,7 +137,10 @@ def _first(pattern: str, rule: FailureRule, text: str) -> re.Match[str] | None:
         return None
     for found in _compiled(pattern).finditer(text):
         start, end = line_around(text, found.start())
-        if not any(_compiled(each).search(text[start:end]) for each in rule.unless):
+        line = text[start:end]
+        if rule.level is Level.CAUSE and _WARNING.search(line) and not _WARNS.search(line):
+            continue
+        if not any(_compiled(each).search(line) for each in rule.unless):
             return found
     return None
 
@@ -196,16 +190,32 @@ def _timed(match: Match, evidence: Evidence) -> Match:
 def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding per rule, with its most credible match."""
     failed_first = _failed_first(evidence.exits)
+    matches = _most_precise(matches)
     if failed_first:
         # The launcher stopped the others because of the first.
         matches = [match for match in matches if match.name != "told-to-stop"]
     ordered = sorted(matches, key=lambda match: believed(match, of_first=_is_of_first(match, failed_first)))
-    for name in _specific_first(dict.fromkeys(match.name for match in ordered)):
+    causes = {match.name for match in ordered if match.level is Level.CAUSE} - survived()
+    names = list(dict.fromkeys(match.name for match in ordered))
+    for name in _specific_first(sorted(names, key=lambda each: bool(causes) and each in survived())):
         same = [match for match in ordered if match.name == name]
         first = same[0]
         others = len({match.quote.speaker for match in same} - {first.quote.speaker})
         sure = Confidence.CERTAIN if first.level is Level.CAUSE else Confidence.LIKELY
         yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others)
+
+
+def _most_precise(matches: Sequence[Match]) -> list[Match]:
+    """Return the matches without those of a line or an event that a rule of a higher precedence matches, too."""
+    highest: dict[tuple[str, int | None, str], int] = {}
+    for match in matches:
+        key = (match.quote.name, match.quote.line, match.quote.text)
+        highest[key] = max(match.precedence, highest.get(key, match.precedence))
+    return [
+        match
+        for match in matches
+        if match.precedence >= highest[match.quote.name, match.quote.line, match.quote.text] or match.precedence >= 0
+    ]
 
 
 def _specific_first(names: Iterable[str]) -> list[str]:
@@ -283,10 +293,8 @@ def _nothing_said(evidence: Evidence) -> Finding:
     )
 
 
-def _earlier(one: Quote, other: Quote) -> bool:
-    if one.name == other.name and one.line and other.line:
-        return one.line < other.line
-    return one.time is not None and other.time is not None and one.time < other.time
+def _same_line(one: Quote, other: Quote) -> bool:
+    return (one.name, one.line) == (other.name, other.line)
 
 
 @cache
@@ -301,13 +309,8 @@ def _explained(line: str) -> bool:
 
 @cache
 def _any_rule() -> re.Pattern[str]:
-    patterns = [_anonymous(pattern) for rule in load_rules() for pattern in rule.log]
+    patterns = [anonymous(pattern) for rule in load_rules() for pattern in rule.log]
     return re.compile("|".join(f"(?:{each})" for each in patterns))
-
-
-def _anonymous(pattern: str) -> str:
-    """Return a pattern without group names and flags. Names must be unique in a pattern, and flags at its start."""
-    return re.sub(r"\(\?P<\w+>", "(?:", pattern).replace("(?s)", "").replace("(?i)", "")
 
 
 @cache

@@ -7,18 +7,26 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceSta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from trainway.explain.evidence import Evidence, JobEvent
+from trainway.explain.shape import shaped, time
 
 HyperPodAnswer = Mapping[str, Any]
 _TROUBLE = frozenset({"Failed", "RollingBack"})
 # Members that identify a response of HyperPod among other documents.
 _SIGNS = frozenset({"ClusterStatus", "ClusterNodeSummaries", "NodeDetails", "EventDetails"})
-
-# Larger numbers are milliseconds: as seconds, this number is a day in the year 5138.
-_FIRST_MILLISECONDS = 10**11
+_NODE = {"InstanceId": str, "InstanceStatus": {"Status": str, "Message": str}}
+_EVENT = {"ClusterName": str, "EventLevel": str, "InstanceId": str, "EventTime": time, "Description": str}
+_ANSWER = {
+    "ClusterName": str,
+    "ClusterStatus": str,
+    "FailureMessage": str,
+    "ClusterNodeSummaries": [_NODE],
+    "NodeDetails": _NODE,
+    "Events": [_EVENT],
+    "EventDetails": _EVENT,
+}
 
 
 def is_hyperpod(document: HyperPodAnswer) -> bool:
@@ -33,6 +41,7 @@ def hyperpod_evidence(answers: Sequence[HyperPodAnswer]) -> Evidence:
 
     Events are kept for months. Of a cluster that is in service, only those of nodes that failed count.
     """
+    answers = [shaped(answer, _ANSWER) for answer in answers]
     states = [event for answer in answers for event in _states(answer)]
     in_service = any(answer.get("ClusterStatus") == "InService" for answer in answers)
     failed = {event.node for event in states if event.node}
@@ -57,12 +66,5 @@ def _errors(answer: HyperPodAnswer) -> Iterator[JobEvent]:
         if event.get("EventLevel") == "Error":
             node = event.get("InstanceId")
             about = f"node {node}" if node else f"cluster {event.get('ClusterName', '')}"
-            time = _time(event.get("EventTime"))
-            yield JobEvent("hyperpod", "Error", event.get("Description") or "", about, node, time)
-
-
-def _time(value: Any) -> datetime | None:
-    """Return a time in UTC. The AWS CLI writes text, or seconds since the epoch, and EventBridge milliseconds."""
-    if isinstance(value, int | float):
-        return datetime.fromtimestamp(value / 1000 if value > _FIRST_MILLISECONDS else value, UTC)
-    return datetime.fromisoformat(value).astimezone(UTC) if isinstance(value, str) else value
+            when = event.get("EventTime")
+            yield JobEvent("hyperpod", "Error", event.get("Description") or "", about, node, when)

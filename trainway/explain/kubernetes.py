@@ -7,11 +7,10 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from trainway.explain.evidence import Evidence, Exit, JobEvent
+from trainway.explain.shape import shaped, time
 
 Object = Mapping[str, Any]
 
@@ -20,6 +19,37 @@ HEALTH_LABEL = "sagemaker.amazonaws.com/node-health-status"
 
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html
 """
+_STATE = {
+    "waiting": {"reason": str, "message": str},
+    "running": dict,
+    "terminated": {"reason": str, "message": str, "exitCode": int, "finishedAt": time},
+}
+_CONTAINERS = [{"state": _STATE, "lastState": _STATE}]
+_ABOUT = {"kind": str, "name": str}
+# The members that are read, of every kind.
+_OBJECT = {
+    "kind": str,
+    "metadata": {"name": str, "labels": {"*": str}},
+    "spec": {"nodeName": str},
+    "status": {
+        "phase": str,
+        "reason": str,
+        "message": str,
+        "conditions": [{"type": str, "status": str, "reason": str, "message": str, "lastTransitionTime": time}],
+        "initContainerStatuses": _CONTAINERS,
+        "containerStatuses": _CONTAINERS,
+    },
+    "type": str,
+    "reason": str,
+    "message": str,
+    "note": str,
+    "involvedObject": _ABOUT,
+    "regarding": _ABOUT,
+    "source": {"host": str},
+    "lastTimestamp": time,
+    "eventTime": time,
+    "firstTimestamp": time,
+}
 # Labels with a pod's index: of Kubernetes for an indexed Job, of JobSet, and of Kubeflow.
 _INDEX_LABELS = (
     "jobset.sigs.k8s.io/job-index",
@@ -43,12 +73,15 @@ FINE_REASONS = frozenset({"ContainerCreating", "PodInitializing", "CrashLoopBack
 
 def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
     """Return the evidence of pods, nodes, workloads, jobs, and events. Objects of other kinds are ignored."""
-    items = [item for each in objects for item in _items(each)]
+    items = [shaped(item, _OBJECT) for each in objects for item in _items(each)]
     pods = [item for item in items if item.get("kind") == "Pod"]
     got_over = {_name(pod): _got_over(pod) for pod in pods}
+    # A pod that runs has overcome the problem of an earlier warning, for example a failed readiness probe.
+    fine = {_name(pod) for pod in pods if _is_fine(pod)}
     events = [
         event
         for item in items
+        if not (item.get("kind") == "Event" and (item.get("involvedObject") or {}).get("name") in fine)
         for event in _events_of(item)
         if event.reason not in got_over.get(event.subject.removeprefix("pod/"), frozenset())
     ]
@@ -56,9 +89,6 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
     jobs = {_ended_well(item) for item in items if item.get("kind") not in ("Pod", "Node", "Event")}
     # Another pod can replace a pod that failed.
     failed = False if "Failed" in ended and not ended & {"Running", "Succeeded", "Pending"} else None
-    # A pod that runs has overcome the problem of an earlier warning, for example a failed readiness probe.
-    fine = {f"pod/{_name(pod)}" for pod in pods if _is_fine(pod)}
-    events = [replace(event, is_normal=event.is_normal or event.subject in fine) for event in events]
     return Evidence(
         events=tuple(events),
         exits=tuple(exit_ for pod in pods for exit_ in _exits(pod)),
@@ -69,9 +99,9 @@ def kubernetes_evidence(objects: Iterable[Object]) -> Evidence:
 def _items(document: Object) -> Iterator[Object]:
     kind = str(document.get("kind", ""))
     if kind.endswith("List") and "items" in document:
-        for item in document["items"]:
+        for item in shaped(document["items"], [dict]):
             # kubectl prints lists of one kind without the kind of each item.
-            yield {"kind": kind.removesuffix("List") or item.get("kind"), **item}
+            yield {**item, "kind": item.get("kind") or kind.removesuffix("List")}
     else:
         yield document
 
@@ -91,7 +121,7 @@ def _events_of(item: Object) -> Iterator[JobEvent]:
 
 def _event(item: Object) -> JobEvent:
     about = item.get("involvedObject") or item.get("regarding") or {}
-    time = item.get("lastTimestamp") or item.get("eventTime") or item.get("firstTimestamp")
+    when = item.get("lastTimestamp") or item.get("eventTime") or item.get("firstTimestamp")
     source = item.get("source") or {}
     name = str(about.get("name", ""))
     kind = str(about.get("kind", "")).lower()
@@ -101,7 +131,7 @@ def _event(item: Object) -> JobEvent:
         message=str(item.get("message") or item.get("note") or ""),
         subject=f"{kind}/{name}" if kind else name,
         node=name if kind == "node" else source.get("host"),
-        time=_time(time),
+        time=when,
         is_normal=item.get("type") == "Normal",
     )
 
@@ -112,19 +142,19 @@ def _pod_events(pod: Object) -> Iterator[JobEvent]:
     if status.get("reason"):
         yield JobEvent("kubernetes", status["reason"], status.get("message", ""), subject, node)
     for condition in status.get("conditions") or ():
-        time = _time(condition.get("lastTransitionTime"))
+        when = condition.get("lastTransitionTime")
         wanted = condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
         if wanted or (condition.get("type") == "PodScheduled" and condition.get("status") == "False"):
             reason = "FailedScheduling" if condition["type"] == "PodScheduled" else condition.get("reason", "")
-            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, node, time)
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, node, when)
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in FINE_REASONS:
             yield JobEvent("kubernetes", waiting["reason"], waiting.get("message", ""), subject, node)
         for ended in _ended(container, fine=_is_fine(pod)):
             if ended.get("reason") and ended["reason"] not in FINE_REASONS:
-                time = _time(ended.get("finishedAt"))
-                yield JobEvent("kubernetes", ended["reason"], ended.get("message", ""), subject, node, time)
+                when = ended.get("finishedAt")
+                yield JobEvent("kubernetes", ended["reason"], ended.get("message", ""), subject, node, when)
 
 
 def _node_events(node: Object) -> Iterator[JobEvent]:
@@ -135,8 +165,8 @@ def _node_events(node: Object) -> Iterator[JobEvent]:
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             reason = "NodeNotReady" if condition.get("status") == "False" else "NodeStatusUnknown"
-            time = _time(condition.get("lastTransitionTime"))
-            yield JobEvent("kubernetes", reason, condition.get("message", ""), f"node/{name}", name, time)
+            when = condition.get("lastTransitionTime")
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), f"node/{name}", name, when)
 
 
 def _condition_events(item: Object) -> Iterator[JobEvent]:
@@ -144,8 +174,8 @@ def _condition_events(item: Object) -> Iterator[JobEvent]:
     for condition in (item.get("status") or {}).get("conditions") or ():
         reason, holds = str(condition.get("reason", "")), condition.get("status") == "True"
         if holds_trouble(str(condition.get("type")), reason, holds=holds):
-            time = _time(condition.get("lastTransitionTime"))
-            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, time=time)
+            when = condition.get("lastTransitionTime")
+            yield JobEvent("kubernetes", reason, condition.get("message", ""), subject, time=when)
 
 
 def holds_trouble(kind: str, reason: str, *, holds: bool) -> bool:
@@ -175,10 +205,10 @@ def _exits(pod: Object) -> Iterator[Exit]:
         for ended in _ended(container, fine=_is_fine(pod)):
             if ended.get("exitCode"):
                 yield Exit(
-                    status=int(ended["exitCode"]),
+                    status=ended["exitCode"],
                     name=f"pod/{_name(pod)}",
                     node=_name(pod) if index is None else f"node {index} ({_name(pod)})",
-                    time=_time(ended.get("finishedAt")),
+                    time=ended.get("finishedAt"),
                 )
 
 
@@ -218,7 +248,3 @@ def _has_run(container: Object) -> bool:
 
 def _name(item: Object) -> str:
     return str((item.get("metadata") or {}).get("name", ""))
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text).astimezone(UTC) if text else None

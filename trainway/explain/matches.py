@@ -110,13 +110,15 @@ def fill(sentence: str, words: Mapping[str, str | None]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1]) or "", kept).strip()
 
 
-def believed(match: Match, *, of_first: bool) -> tuple[bool, bool, int, float, float, int]:
+def believed(match: Match, *, of_first: bool) -> tuple[bool, bool, int, float, float, float, int]:
     """Return the sort key of a match: causes first, then what the process wrote that failed first, if that is known.
 
-    After that, the strongest level, the earliest time, and the lowest rank. The first match usually caused the others.
+    After that, the strongest level, the earliest time, the lowest rank, and the earliest line. The first match usually
+    caused the others.
     """
     quote = match.quote
     is_cause = match.level is Level.CAUSE
     time = quote.time.timestamp() if quote.time else math.inf
     rank = next((float(each) for each in (quote.rank, quote.local_rank) if each is not None), math.inf)
-    return not is_cause, not (is_cause or of_first), match.level.value, time, rank, -match.precedence
+    line = float(quote.line or 0)
+    return not is_cause, not (is_cause or of_first), match.level.value, time, rank, line, -match.precedence

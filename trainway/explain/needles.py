@@ -10,17 +10,23 @@ from collections.abc import Iterator
 from functools import cache
 
 _SHORTEST = 4
-_QUANTIFIERS = frozenset("*+?{")
+# A repetition that may be none. A repetition of at least one leaves the words before it in place.
+_OPTIONAL = re.compile(r"[*?]|\{0?,|\{0\}")
+_REPEATED = re.compile(r"(?:[*+?]|\{\d*,?\d*\})[?+]?")
+_GROUP = re.compile(r"\((?:\?(?:P<\w+>|:|(?P<looks>[=!]|<[=!])|(?P<flags>[aiLmsux]+)\)))?")
 # After a backslash, these characters are not literals.
-_COUNTED = re.compile(r"\{\d*,?\d*\}[?+]?")
 _CLASSES = frozenset("dDwWsSbBAZ0123456789")
+Words = tuple[str, ...]
+"""Words of which every match contains at least one. Empty if nothing is known."""
 
 
 @cache
-def needles_of(pattern: str) -> tuple[str, ...]:
+def needles_of(pattern: str) -> Words:
     """Return words of which every matching text contains at least one. Empty if the pattern implies no such words."""
-    needles = [max(words, key=len, default="") for words in _literals(pattern)]
-    return tuple(needles) if all(len(each) >= _SHORTEST for each in needles) else ()
+    if "(?i" in pattern:
+        return ()
+    words, _ = _alternatives(pattern, 0)
+    return words if min(map(len, words), default=0) >= _SHORTEST else ()
 
 
 def may_match(pattern: str, text: str) -> bool:
@@ -34,37 +40,61 @@ def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     return pattern.finditer(text) if may_match(pattern.pattern, text) else iter(())
 
 
-def _literals(pattern: str) -> list[list[str]]:
-    """Return the literal substrings of each top-level alternative of a regular expression, without those in groups."""
-    alternatives: list[list[str]] = [[""]]
-    depth, position = 0, 0
-    while position < len(pattern):
-        taken = _token(pattern, position)
-        position += len(taken)
-        words = alternatives[-1]
-        if taken == "(":
-            depth += 1
-        elif taken == ")":
-            depth -= 1
-        elif depth:
+def _alternatives(pattern: str, position: int) -> tuple[Words, int]:
+    """Return the words of the alternatives up to the end of the group, and the position of this end."""
+    best: list[Words] = []
+    while True:
+        words, position = _sequence(pattern, position)
+        best.append(words)
+        if pattern[position : position + 1] != "|":
+            break
+        position += 1
+    known = all(best)
+    return (tuple(word for words in best for word in words) if known else ()), position
+
+
+def _sequence(pattern: str, position: int) -> tuple[Words, int]:
+    """Return the best words of one alternative: the words of one group, or its longest literal."""
+    best: Words = ()
+    literal = ""
+    while position < len(pattern) and pattern[position] not in "|)":
+        group = _GROUP.match(pattern, position) if pattern[position] == "(" else None
+        if group:
+            found, position = _in_group(pattern, group)
+            best, literal = _better(best, (literal,)), ""
+            repeated = _REPEATED.match(pattern, position)
+            if not (repeated and _OPTIONAL.match(pattern, position)):
+                best = _better(best, found)
+            position = repeated.end() if repeated else position
             continue
-        elif taken == "|":
-            alternatives.append([""])
-            continue
-        elif (literal := _literal(taken)) and pattern[position : position + 1] not in _QUANTIFIERS:
-            # A quantified character may be absent or repeated, so it ends the run of literals.
-            words[-1] += literal
-            continue
-        words.append("")
-    return alternatives
+        token = _token(pattern, position)
+        position += len(token)
+        repeated = _REPEATED.match(pattern, position)
+        character = "" if repeated and _OPTIONAL.match(pattern, position) else _literal(token)
+        literal += character
+        if repeated or not character:
+            best, literal = _better(best, (literal,)), ""
+            position = repeated.end() if repeated else position
+    return _better(best, (literal,)), position
+
+
+def _in_group(pattern: str, group: re.Match[str]) -> tuple[Words, int]:
+    """Return the words of a group, and the position after it. What is looked at ahead or behind has none."""
+    if group["flags"]:
+        return (), group.end()
+    found, end = _alternatives(pattern, group.end())
+    return (() if group["looks"] else found), end + 1
+
+
+def _better(one: Words, other: Words) -> Words:
+    """Return the words of which the shortest is longer."""
+    return max(one, other, key=lambda words: min(map(len, words), default=0))
 
 
 def _token(pattern: str, position: int) -> str:
-    """Return one character, one escape, one whole [class], or one whole {quantifier}."""
+    """Return one character, one escape, or one whole [class]."""
     if pattern[position] == "\\":
         return pattern[position : position + 2]
-    if quantifier := _COUNTED.match(pattern, position):
-        return quantifier[0]
     if pattern[position] != "[":
         return pattern[position]
     end = position + (2 if pattern[position + 1] != "^" else 3)
@@ -75,5 +105,5 @@ def _token(pattern: str, position: int) -> str:
 
 def _literal(token: str) -> str:
     if len(token) == 1:
-        return "" if token in ".^$*+?{}" else token
+        return "" if token in ".^$" else token
     return token[1] if token[0] == "\\" and token[1] not in _CLASSES else ""

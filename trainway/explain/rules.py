@@ -17,6 +17,9 @@ RULES = Path(__file__).with_name("rules")
 PLACEHOLDERS = frozenset({"who", "rank", "node", "subject", "message"})
 
 
+_NAMED = re.compile(r"\(\?P<(\w+)>")
+
+
 class Level(IntEnum):
     """How much a match tells about the cause, most first."""
 
@@ -41,12 +44,6 @@ class EventPattern(BaseModel):
     reason: str = ""
     message: str = ""
 
-    @field_validator("reason", "message")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        re.compile(pattern)
-        return pattern
-
 
 class FailureRule(BaseModel):
     """A known failure, identified by its output.
@@ -56,7 +53,8 @@ class FailureRule(BaseModel):
     Findings of the rules that it is `instead_of` tell less, and come after its own. If two rules match one line,
     the rule of the higher precedence counts. `cause` and `remedy` are sentences in which {name} is a group of the
     pattern that matched, and {who} the rank and the node. A [part in brackets] is left out if a group in it matched
-    nothing.
+    nothing. The line of a rule that is `survived` is of a shell or a launcher that continues after it, so that a later
+    error says more.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +67,7 @@ class FailureRule(BaseModel):
     precedence: int = 0
     unless: tuple[str, ...] = ()
     lasting: bool = False
+    survived: bool = False
     instead_of: tuple[str, ...] = ()
     cause: str = ""
     remedy: str = ""
@@ -79,20 +78,13 @@ class FailureRule(BaseModel):
     def _level_by_name(cls, level: object) -> object:
         return Level[level.upper()] if isinstance(level, str) else level
 
-    @field_validator("log", "unless")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            re.compile(pattern)
-        return patterns
-
     @model_validator(mode="after")
     def _is_whole(self) -> FailureRule:
         if self.level is Level.CONSEQUENCE:
             return self
         if not (self.cause and self.remedy and self.source):
             raise ValueError(f"{self.name} lacks a cause, a remedy or a source")
-        known = PLACEHOLDERS.union(*(re.compile(pattern).groupindex for pattern in self.patterns))
+        known = PLACEHOLDERS.union(*(_NAMED.findall(pattern) for pattern in self.patterns))
         for sentence in (self.cause, self.remedy):
             unknown = {name for _, name, _, _ in Formatter().parse(sentence) if name} - known
             if unknown:
@@ -108,6 +100,11 @@ class FailureRule(BaseModel):
     def patterns(self) -> tuple[str, ...]:
         """Return every pattern whose groups its sentences can use."""
         return (*self.log, *(part for event in self.event for part in (event.reason, event.message)))
+
+
+def anonymous(pattern: str) -> str:
+    """Return a pattern without group names and flags. Names must be unique in a pattern, and flags at its start."""
+    return re.sub(r"\(\?P<\w+>", "(?:", pattern).replace("(?s)", "").replace("(?i)", "")
 
 
 @cache

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainway.explain.findings import Confidence, Finding
+from trainway.explain.evidence import Evidence
+from trainway.explain.finding import Confidence, Finding
 from trainway.explain.matches import Quote
+from trainway.explain.suspects import lines_around, suspect_line
 
 _LONGEST_QUOTE = 400
 
 
-def as_text(findings: Sequence[Finding], *, succeeded: bool | None = None) -> str:
-    """Return the first finding in full, and each other finding in one line. Without findings, how the job ended."""
+def as_text(findings: Sequence[Finding], evidence: Evidence | None = None) -> str:
+    """Return the first finding in full, and each other finding in one line.
+
+    An error that no rule knows is shown with the lines around it. Without findings, return how the job ended, what was
+    looked at, and the line that looks most like an error.
+    """
+    evidence = evidence or Evidence()
     if not findings:
-        return "it succeeded" if succeeded else "nothing that was gathered tells of a failure"
+        return "it succeeded" if evidence.succeeded else "\n".join(_without_findings(evidence))
     first, *others = findings
     lines = [
         f"cause:    {first.cause}" + (f" ({first.confidence})" if first.confidence is not Confidence.CERTAIN else ""),
         f"evidence: {_where(first.quote, first.others)}",
-        f"          {first.quote.text[:_LONGEST_QUOTE]}",
+        *_quoted(first, evidence),
         f"fix:      {first.remedy}",
         *([f"source:   {first.source}"] if first.source else []),
     ]
@@ -29,6 +36,26 @@ def as_text(findings: Sequence[Finding], *, succeeded: bool | None = None) -> st
             f"  {each.name} ({each.confidence}): {each.cause}, {_where(each.quote, each.others)}" for each in others
         ]
     return "\n".join(lines)
+
+
+def _without_findings(evidence: Evidence) -> Iterator[str]:
+    counts = ((len(evidence.logs), "log"), (len(evidence.events), "event"), (len(evidence.exits), "exit status"))
+    looked = ", ".join(
+        f"{count} {word}{'' if count == 1 else 'es' if word.endswith('s') else 's'}" for count, word in counts if count
+    )
+    yield "nothing that was gathered tells of a failure" + (f" ({looked})" if looked else "")
+    if quote := suspect_line(evidence):
+        yield f"the line that looks most like an error: {_where(quote, 0)}"
+        yield from _indented(lines_around(evidence.logs, quote))
+
+
+def _quoted(first: Finding, evidence: Evidence) -> Sequence[str]:
+    around = lines_around(evidence.logs, first.quote) if first.confidence is Confidence.UNKNOWN else ()
+    return _indented(around or (first.quote.text,))
+
+
+def _indented(lines: Sequence[str]) -> Sequence[str]:
+    return [f"          {line[:_LONGEST_QUOTE]}" for line in lines]
 
 
 def as_document(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ def slurm_evidence(text: str, name: str = "slurm") -> Evidence:
     """Return the evidence in the output of one of the three commands. Empty for any other text."""
     if re.match(r"\s*JobID\|", text):
         return _of_sacct(text, name)
-    records = re.split(r"\n\s*\n|\n(?=(?:JobId|NodeName)=)", text.strip())
+    records = re.split(r"\n\s*(?=(?:JobId|NodeName)=)", text.strip())
     events = [event for record in records for event in _of_record(dict(_PAIR.findall(record)))]
     return Evidence(events=tuple(events))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from trainway.explain.evidence import SIGNAL_BASE, Exit, Log, signal_status
+from trainway.explain.needles import matches_of
 
 _FAILURE = re.compile(
     r"(?:time +: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)\s*\n"
@@ -38,7 +39,7 @@ def exits_in(log: Log) -> Iterator[Exit]:
     summary = list(_of_summary(log))
     yield from summary or _of_agents(log)
     for pattern in _OTHER_LAUNCHERS:
-        for found in pattern.finditer(log.text):
+        for found in matches_of(pattern, log.text):
             words = found.groupdict()
             if number := _signal(words):
                 rank = int(words["rank"])
@@ -46,6 +47,8 @@ def exits_in(log: Log) -> Iterator[Exit]:
 
 
 def _of_summary(log: Log) -> Iterator[Exit]:
+    if "exitcode" not in log.text:
+        return
     for found in _FAILURE.finditer(log.text):
         above = log.text[: found.start()]
         yield Exit(

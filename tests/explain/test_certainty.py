@@ -1,0 +1,48 @@
+"""Only the outcome's own line is certain, and what nothing explains is shown with the lines around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainway.explain import Confidence, Evidence, Log, as_text, explain
+
+NO_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+
+
+def of(text: str) -> Evidence:
+    return Evidence((Log("job.out", text),))
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        (NO_MEMORY, Confidence.CERTAIN),
+        (NO_MEMORY + "srun: error: n1: task 0: Exited with exit code 1\n", Confidence.CERTAIN),
+        (NO_MEMORY + "ERROR: the volume of the other job is gone\n", Confidence.LIKELY),
+        (NO_MEMORY + "OSError: [Errno 28] No space left on device\n", Confidence.LIKELY),
+    ],
+)
+def test_a_later_error_leaves_a_doubt(text: str, confidence: Confidence) -> None:
+    first, *_ = explain(of(text))
+    assert (first.name, first.confidence) == ("gpu-memory", confidence)
+
+
+def test_a_line_that_a_shell_survives_is_less_than_the_error_after_it() -> None:
+    first, second = explain(of("a.sh: line 3: module: command not found\nRuntimeError: the mesh has no cells\n"))
+    assert first.quote.text == "RuntimeError: the mesh has no cells"
+    assert (second.name, second.confidence) == ("command-missing", Confidence.LIKELY)
+
+
+def test_an_error_that_no_rule_knows_is_shown_with_the_lines_around_it() -> None:
+    evidence = of("one\ntwo\nthree\nfour\nRuntimeError: the mesh has no cells\nsix\n")
+    text = as_text(explain(evidence), evidence)
+    assert "2: two" in text and "5: RuntimeError: the mesh has no cells" in text and "1: one" not in text
+
+
+def test_without_a_finding_the_line_that_looks_most_like_an_error_is_shown() -> None:
+    evidence = of("step 1\nvolume-daemon: could not attach the volume\nbye\n")
+    assert explain(evidence) == ()
+    text = as_text((), evidence)
+    assert "nothing that was gathered tells of a failure (1 log)" in text
+    assert "job.out:2" in text and "3: bye" in text
+    assert "looks most like an error" not in as_text((), of("step 1\nsaved\n"))

@@ -1,0 +1,76 @@
+"""Decide which finding is certain: one that is the outcome's own line, and has no other explanation beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from trainway.explain.evidence import Log
+from trainway.explain.finding import Confidence, Finding
+from trainway.explain.matches import Quote
+from trainway.explain.rules import Level, anonymous, load_rules
+from trainway.explain.suspects import looks_like_an_error
+
+
+def with_doubt(findings: Sequence[Finding], unknown: Finding | None, logs: Sequence[Log]) -> tuple[Finding, ...]:
+    """Return the findings, of which only the outcome's own line is certain.
+
+    Another cause, an error that no rule knows, or a later error in the same log leaves a doubt. A line that a shell
+    survives is less than an error after it.
+    """
+    causes = [each for each in findings if each.confidence is Confidence.CERTAIN]
+    first = causes[0]
+    gone_on = first.name in survived() and unknown is not None and not is_earlier(unknown.quote, first.quote)
+    ordered = [unknown, *findings] if unknown and gone_on else list(findings)
+    is_sure = not unknown and _stands_out(first, causes[1:]) and not _has_later_error(first, logs)
+    sure = [first] if is_sure else []
+    return tuple(
+        replace(each, confidence=Confidence.LIKELY) if each in causes and each not in sure else each for each in ordered
+    )
+
+
+def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:
+    """Return whether a later line of the finding's log tells of another error, and not of what followed from it."""
+    log = next((each for each in logs if each.name == first.quote.name), None)
+    if log is None or first.quote.line is None:
+        return False
+    rest = log.text.split("\n")[first.quote.line :]
+    known = _consequences(first.name)
+    return any(looks_like_an_error(line) and not known.search(line) for line in rest)
+
+
+@cache
+def _consequences(name: str) -> re.Pattern[str]:
+    """Return a pattern of what a rule matches, and of what follows from any failure."""
+    follow = (Level.CONSEQUENCE, Level.ENDING, Level.HINT)
+    patterns = [p for rule in load_rules() if rule.name == name or rule.level in follow for p in rule.log]
+    return re.compile("|".join(f"(?:{anonymous(each)})" for each in patterns))
+
+
+def _stands_out(first: Finding, others: Sequence[Finding]) -> bool:
+    """Return whether every other cause is one that the first is instead of, or one of another process that is later."""
+    less = next(rule.instead_of for rule in load_rules() if rule.name == first.name) if first.name in _names() else ()
+    return all(
+        each.name in less or (each.quote.speaker != first.quote.speaker and is_earlier(first.quote, each.quote))
+        for each in others
+    )
+
+
+def is_earlier(one: Quote, other: Quote) -> bool:
+    """Return whether one quote is before another, by its line in the same log, or by its time."""
+    if one.name == other.name and one.line and other.line:
+        return one.line < other.line
+    return one.time is not None and other.time is not None and one.time < other.time
+
+
+@cache
+def survived() -> frozenset[str]:
+    """Return the names of the rules whose lines a shell or a launcher survives."""
+    return frozenset(rule.name for rule in load_rules() if rule.survived)
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(rule.name for rule in load_rules())

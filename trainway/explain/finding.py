@@ -1,0 +1,35 @@
+"""A finding about a failure: the cause as one rule knows it, and its credibility."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainway.explain.matches import Quote
+
+
+class Confidence(StrEnum):
+    """The credibility of a finding."""
+
+    CERTAIN = "certain"
+    """The evidence itself states the cause."""
+    LIKELY = "likely"
+    """The evidence states what happened. The cause may be elsewhere."""
+    UNKNOWN = "unknown"
+    """No rule matches. The finding is the first error of the first rank that failed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The cause of a failure as one rule knows it: the cause and the remedy in words, the quote, and the rule's source.
+
+    `others` counts the other processes whose output matches the same rule.
+    """
+
+    name: str
+    confidence: Confidence
+    cause: str
+    remedy: str
+    source: str
+    quote: Quote
+    others: int = 0
