@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from tests.report.conftest import LAUNCH, RunDirectory
 from trainway.cli import app
+from trainway.explain import evidence_of_run, explain
 from trainway.report import RunUnreadable, write_report
 from trainway.report.events import read_events
 from trainway.report.history import make_history
@@ -262,6 +263,17 @@ def test_a_run_that_failed_says_so_with_its_exit_status_and_how_it_goes_on(faile
     assert "Did not finish: step 6 of 10 is the last that was reported." in text
     assert "exit status 1; logs/ has what each rank said" in text
     assert "resumes from the checkpoint of step 4" in text
+
+
+def test_the_cause_of_a_failure_is_the_one_that_explain_prints(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.start().steps(1, 6).document("launch.json", LAUNCH | {"exit_status": 1})
+    logs = tmp_path / "logs" / "none_0" / "attempt_0" / "1"
+    logs.mkdir(parents=True)
+    (logs / "stderr.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    (finding,) = explain(evidence_of_run(tmp_path))
+    text = words_of(page_of(run))
+    assert f"Cause: {finding.cause}. Fix: {finding.remedy}." in text and "GPU memory" in finding.cause
 
 
 def test_the_page_says_what_was_run_what_to_do_next_and_what_trainway_is(failed: tuple[str, str]) -> None:

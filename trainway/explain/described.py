@@ -171,7 +171,8 @@ def _got_over(rows: Sequence[_Row], line: int) -> frozenset[str]:
     later = {row.reason for row in rows if row.line > line and row.kind == "Normal"}
     scheduled = BEFORE_SCHEDULED if later & {"Scheduled", "Pulling", "Pulled", "Created", "Started"} else frozenset()
     admitted = BEFORE_ADMITTED if later & {"QuotaReserved", "Admitted"} else frozenset()
-    return scheduled | admitted | (BEFORE_STARTED if "Started" in later else frozenset())
+    ready = frozenset({"NodeNotReady"}) if "NodeReady" in later else frozenset()
+    return scheduled | admitted | ready | (BEFORE_STARTED if "Started" in later else frozenset())
 
 
 def _subject(text: str) -> str:

@@ -35,10 +35,10 @@ from trainway.explain.xid import xid_matches
 
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
 # Warnings that kubelets write for healthy nodes and pods while these start.
-_HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
+_HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: .*invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
 # Lines that only warn, but for the libraries that report their errors so.
-_WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |level=warn|\(ignored\)")
-_WARNS = re.compile(r"NCCL WARN|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
+_WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |: W (?:tensorflow|external)/|level=warn|\(ignored\)")
+_WARNS = re.compile(r"NCCL WARN|NRT:|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
 _TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
 _OF_TRACKER = re.compile(
     rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*", re.MULTILINE

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from trainway.report import charts, words
+from trainway.report.cause import why_it_failed
 from trainway.report.cost import cost_sentence
 from trainway.report.documents import Launch, read_deployment, read_evaluations, read_job, read_launch
 from trainway.report.events import IntervalChosen, read_events
@@ -56,7 +57,7 @@ def render(run: Path) -> str:
         summary=history.summary(),
         headline=outcome_headline(history),
         what=what_ran(history, launch),
-        next=what_next(history, launch, run.resolve().name),
+        next=what_next(history, launch, run),
         progress=progress_sentence(history),
         interval=interval_sentence(history.interval),
         cost=cost_sentence(launch, history.seconds),
@@ -113,10 +114,10 @@ def what_ran(history: History, launch: Launch | None) -> str:
     )
 
 
-def what_next(history: History, launch: Launch | None, name: str) -> str:
-    """Return what a reader does next: use the weights, or find out why the run ended, and resume it.
+def what_next(history: History, launch: Launch | None, run: Path) -> str:
+    """Return what a reader does next: use the weights, or mend what ended the run, and resume it.
 
-    Commands are in backticks. `name` is the run's.
+    Commands are in backticks. `run` is the run's directory.
     """
     newest = history.checkpoints[-1] if history.checkpoints else None
     if history.outcome == "finished":
@@ -133,8 +134,8 @@ def what_next(history: History, launch: Launch | None, name: str) -> str:
         elif launch.exit_status is not None:
             sentences.append(f"The command ended with exit status {launch.exit_status}; logs/ has what each rank said.")
         if launch is not None:
-            sentences.append(f"`trainway explain {name}` says why.")
-    again = f"`trainway resume {name}`" if launch else "The same command"
+            sentences.append(why_it_failed(run))
+    again = f"`trainway resume {run.resolve().name}`" if launch else "The same command"
     if newest:
         sentences.append(f"{again} resumes from the checkpoint of step {newest.step:,}.")
     else:

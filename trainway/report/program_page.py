@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainway.report import words
+from trainway.report.cause import why_it_failed
 from trainway.report.charts import HALF, MOST_POINTS, Chart, wide_chart
 from trainway.report.cost import cost_sentence
 from trainway.report.documents import read_evaluations, read_job, read_launch
@@ -28,7 +29,7 @@ def program_values(run: Path) -> dict[str, Any]:
         "cost": cost_sentence(launch, sum(attempt.seconds for attempt in found.attempts)),
         "headline": ending_sentence(found),
         "what": what_ran(found),
-        "next": what_next(found, run.resolve().name),
+        "next": what_next(found, run),
         "charts": [number_chart(name, numbers) for name, numbers in list(found.numbers.items())[:MOST_CHARTS]],
         "launch": launch,
         "job": read_job(run),
@@ -44,12 +45,14 @@ def what_ran(run: ProgramRun) -> str:
     return f"The program of the job file {run.name}, on {words.plural(len(last.nodes), 'node')}.{times}"
 
 
-def what_next(run: ProgramRun, name: str) -> str:
-    """Return what a reader does next with a run that ended so. `name` is the run's, and not that of its job file."""
+def what_next(run: ProgramRun, directory: Path) -> str:
+    """Return what a reader does next with a run that ended so. `directory` is the run's, and has its name."""
+    name = directory.resolve().name
+    if run.attempts[-1].outcome == "failed":
+        return f"{why_it_failed(directory)} `trainway resume {name}` starts it again."
     return {
         "succeeded": f"`trainway copy {name}` brings its outputs to this machine.",
         "stopped": f"`trainway resume {name}` starts it again from what it kept.",
-        "failed": f"`trainway explain {name}` says why. `trainway resume {name}` starts it again.",
         "running": f"`trainway status {name}` says whether it still runs, `trainway explain {name}` why not.",
     }[run.attempts[-1].outcome]
 

@@ -1,0 +1,25 @@
+"""The cause of a failure in the report: the same as `trainway explain` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainway.explain import Confidence, evidence_of_run, explain
+from trainway.spec.errors import UsageError
+
+
+def why_it_failed(run: Path) -> str:
+    """Return the cause that the logs of a run show, and the remedy, or else the command that looks for it.
+
+    Commands are in backticks. Logs that are not in the run's directory need the command.
+    """
+    command = f"`trainway explain {run.resolve().name}`"
+    try:
+        findings = explain(evidence_of_run(run))
+    except UsageError:
+        findings = ()
+    if not findings or findings[0].confidence is Confidence.UNKNOWN:
+        return f"{command} says why."
+    first = findings[0]
+    sure = "" if first.confidence is Confidence.CERTAIN else f" ({first.confidence})"
+    return f"Cause: {first.cause}{sure}. Fix: {first.remedy}. {command} shows the evidence."
