@@ -107,3 +107,20 @@ def test_several_processes_that_say_the_same_are_counted(tmp_path: Path) -> None
     (first,) = explain(evidence_in(tmp_path))
     assert (first.quote.rank, first.others) == (0, 7)
     assert "7 more say the same" in as_text((first,))
+
+
+def test_the_error_file_of_torchrun_is_read_and_a_pickle_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed.elastic.multiprocessing.errors.error_handler import ErrorHandler
+
+    error = tmp_path / "none_x" / "attempt_0" / "3" / "error.json"
+    error.parent.mkdir(parents=True)
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(error))
+    try:
+        raise OSError(116, "Stale file handle", "/fsx/x")
+    except OSError as raised:
+        ErrorHandler().record_exception(raised)
+    (tmp_path / "flight-recorder-rank-3").write_bytes(b"\x80\x04\0\0MemoryError: a\n")
+    (first,) = explain(evidence_in(tmp_path))
+    assert (first.name, first.quote.local_rank) == ("stale-file-handle", 3)

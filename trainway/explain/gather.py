@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from trainway.explain.evidence import Evidence, Exit, JobEvent, Log, signal_stat
 from trainway.explain.hyperpod import hyperpod_evidence, is_hyperpod
 from trainway.explain.kubernetes import kubernetes_evidence
 from trainway.explain.sagemaker import sagemaker_evidence
+from trainway.explain.shape import shaped
 from trainway.explain.slurm import is_slurm, slurm_evidence
 from trainway.explain.torchrun import exits_in
 from trainway.spec.errors import usage_error
@@ -19,7 +21,9 @@ from trainway.spec.errors import usage_error
 MOST_BYTES = 16 * 2**20
 """Maximum of all logs together, in bytes. Only the end of each is read: the cause of a failure is rarely far back."""
 _LEAST_BYTES = 64 * 2**10
-_TORCHRUN = re.compile(r"(?:^|/)(?:(?P<node>[\w.-]+)/)?[^/]+/attempt_(?P<attempt>\d+)/(?P<local>\d+)/std\w+\.log$")
+_TORCHRUN = re.compile(
+    r"(?:^|/)(?:(?P<node>[\w.-]+)/)?[^/]+/attempt_(?P<attempt>\d+)/(?P<local>\d+)/(?:std\w+\.log|error\.json)$"
+)
 # trainway/launch/node/log_file.py
 _LATER_FILE = re.compile(r"(?<=std(?:out|err))_\d{6}(?=\.log$)")
 _START = re.compile(r"/start-(\d+)/")
@@ -69,8 +73,12 @@ def evidence_in(directory: Path) -> Evidence:
     logs, evidence, objects, answers = [], Evidence(), [], []
     for parts, room in _rooms(files):
         log = _log(parts, directory, room)
+        if "\0" in log.text:
+            continue  # a pickle, such as a file of NCCL's flight recorder
         document = _document(log.text) if log.text.lstrip()[:1] == "{" else None
-        if isinstance(document, dict) and "TrainingJobName" in document:
+        if isinstance(document, dict) and (stack := _of_error_file(document)):
+            logs.append(replace(log, text=stack))
+        elif isinstance(document, dict) and "TrainingJobName" in document:
             evidence += sagemaker_evidence(document)
         elif isinstance(document, dict) and is_hyperpod(document):
             answers.append(document)
@@ -129,6 +137,16 @@ def _log(parts: Sequence[Path], below: Path, room: int) -> Log:
             text = opened.read() + text
     said = text.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     return log_of_path(parts[-1].relative_to(below).as_posix(), said)
+
+
+def _of_error_file(document: Mapping[str, Any]) -> str | None:
+    """Return the traceback of a file that torchrun's `record` writes (TORCHELASTIC_ERROR_FILE), or None.
+
+    torch/distributed/elastic/multiprocessing/errors/error_handler.py of PyTorch 2.13 (read 2026-11-30)
+    """
+    told = shaped(document, {"message": {"extraInfo": {"py_callstack": str}}})
+    stack: str | None = told.get("message", {}).get("extraInfo", {}).get("py_callstack")
+    return stack
 
 
 def _document(text: str) -> Any:
