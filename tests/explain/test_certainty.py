@@ -16,9 +16,13 @@ def of(text: str) -> Evidence:
 @pytest.mark.parametrize(
     ("text", "confidence"),
     [
-        (NO_MEMORY, Confidence.CERTAIN),
+        ("Traceback (most recent call last):\n  File 'a.py', line 3, in step\n" + NO_MEMORY, Confidence.CERTAIN),
+        (NO_MEMORY, Confidence.LIKELY),  # nothing tells that the process ended
         (NO_MEMORY + "srun: error: n1: task 0: Exited with exit code 1\n", Confidence.CERTAIN),
-        (NO_MEMORY + "ERROR: the volume of the other job is gone\n", Confidence.LIKELY),
+        (
+            "Traceback (most recent call last):\n" + NO_MEMORY + "ERROR: the volume of the other job is gone\n",
+            Confidence.LIKELY,
+        ),
         (NO_MEMORY + "OSError: [Errno 28] No space left on device\n", Confidence.LIKELY),
     ],
 )

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from trainway.explain.evidence import Log
+from trainway.explain.continued import has_ended
+from trainway.explain.evidence import Evidence, Log
 from trainway.explain.finding import Confidence, Finding
 from trainway.explain.matches import Quote
 from trainway.explain.rules import Level, anonymous, load_rules
 from trainway.explain.suspects import looks_like_an_error
 
 
-def with_doubt(findings: Sequence[Finding], unknown: Finding | None, logs: Sequence[Log]) -> tuple[Finding, ...]:
+def with_doubt(findings: Sequence[Finding], unknown: Finding | None, evidence: Evidence) -> tuple[Finding, ...]:
     """Return the findings, of which only the outcome's own line is certain.
 
     Another cause, an error that no rule knows, or a later error in the same log leaves a doubt. A line that a shell
@@ -24,11 +25,19 @@ def with_doubt(findings: Sequence[Finding], unknown: Finding | None, logs: Seque
     first = causes[0]
     gone_on = first.name in survived() and unknown is not None and not is_earlier(unknown.quote, first.quote)
     ordered = [unknown, *findings] if unknown and gone_on else list(findings)
-    is_sure = not unknown and _stands_out(first, causes[1:]) and not _has_later_error(first, logs)
+    is_sure = not unknown and _stands_out(first, causes[1:]) and not _has_later_error(first, evidence.logs)
+    is_sure = is_sure and _is_of_an_end(first, evidence)
     sure = [first] if is_sure else []
     return tuple(
         replace(each, confidence=Confidence.LIKELY) if each in causes and each not in sure else each for each in ordered
     )
+
+
+def _is_of_an_end(first: Finding, evidence: Evidence) -> bool:
+    """Return whether the evidence tells that a process, or the job, ended, and not only that something went wrong."""
+    log = next((each for each in evidence.logs if each.name == first.quote.name), None)
+    told = evidence.succeeded is False or bool(evidence.exits)
+    return log is None or told or has_ended(log.text)
 
 
 def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:

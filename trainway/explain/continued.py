@@ -92,6 +92,10 @@ _ENDED = re.compile(
 )
 # The last line of a traceback. A library can print the traceback of an optional import, and continue.
 _EXCEPTION = re.compile(r"^[^\n]{0,60}?\b(?P<name>\w+(?:Error|Exception|Interrupt|Exit))(?::|$)", re.MULTILINE)
+_TRACEBACK_OR_EXIT = re.compile(
+    r"Traceback \(most recent call last\)|[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status):? [1-9]|exitcode *: [1-9-]"
+    r"|\bfatal\b|\bFATAL\b|core dumped|[Jj]ob (?:submission )?failed|CANCELLED|Aborted"
+)
 _OPTIONAL = frozenset({"ImportError", "ModuleNotFoundError"})
 _LONGEST_TRACEBACK = 20_000
 _NEAR_THE_END = 2**16
@@ -148,6 +152,11 @@ def since_trouble(log: Log) -> Log:
 def has_steps(text: str) -> bool:
     """Return whether a log reports training steps."""
     return _STEP.search(text) is not None
+
+
+def has_ended(text: str) -> bool:
+    """Return whether a log reports the end of a process: by its traceback, or by a launcher or a scheduler."""
+    return _last_end(text) is not None or _TRACEBACK_OR_EXIT.search(text) is not None
 
 
 def _last_steps(text: str, after: int) -> tuple[re.Match[str], re.Match[str]] | None:

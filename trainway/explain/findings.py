@@ -36,6 +36,8 @@ from trainway.explain.xid import xid_matches
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
 # Warnings that kubelets write for healthy nodes and pods while these start.
 _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: .*invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
+# Characters of a line among which its level is.
+_PREFIX = 100
 # Lines that only warn, but for the libraries that report their errors so.
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |: W (?:tensorflow|external)/|level=warn|\(ignored\)")
 _WARNS = re.compile(r"NCCL WARN|NRT:|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
@@ -81,7 +83,7 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
     if unknown and any(_same_line(each.quote, unknown.quote) for each in findings):
         unknown = None
     if any(each.confidence is Confidence.CERTAIN for each in findings):
-        return with_doubt(findings, unknown, evidence.logs)
+        return with_doubt(findings, unknown, evidence)
     if unknown:
         # A rank's own error is closer to the cause than the reactions of other ranks, unless it came later.
         earlier = [each for each in findings if each.name not in _hints() and is_earlier(each.quote, unknown.quote)]
@@ -138,7 +140,7 @@ def _first(pattern: str, rule: FailureRule, text: str) -> re.Match[str] | None:
     for found in _compiled(pattern).finditer(text):
         start, end = line_around(text, found.start())
         line = text[start:end]
-        if rule.level is Level.CAUSE and _WARNING.search(line) and not _WARNS.search(line):
+        if rule.level is Level.CAUSE and _WARNING.search(line[:_PREFIX]) and not _WARNS.search(line):
             continue
         if not any(_compiled(each).search(line) for each in rule.unless):
             return found
