@@ -50,3 +50,13 @@ def test_without_a_finding_the_line_that_looks_most_like_an_error_is_shown() -> 
     assert "nothing that was gathered tells of a failure (1 log)" in text
     assert "job.out:2" in text and "3: bye" in text
     assert "looks most like an error" not in as_text((), of("step 1\nsaved\n"))
+
+
+def test_what_other_ranks_say_later_is_no_doubt() -> None:
+    at = "[rank{0}]: 2026-11-30 10:00:0{1} ERROR {2}"
+    first = Log("rank_0.log", "Traceback (most recent call last):\n" + at.format(0, 1, NO_MEMORY), rank=0)
+    for second, confidence in ((2, Confidence.CERTAIN), (0, Confidence.LIKELY)):
+        traceback = "Traceback (most recent call last):\n"
+        other = Log("rank_1.log", traceback + at.format(1, second, "\nPeerGone: rank 0 sent nothing\n"), rank=1)
+        found = {each.name: each.confidence for each in explain(Evidence((first, other)))}
+        assert found["gpu-memory"] == confidence

@@ -25,12 +25,12 @@ def with_doubt(findings: Sequence[Finding], unknown: Finding | None, evidence: E
     first = causes[0]
     gone_on = first.name in survived() and unknown is not None and not is_earlier(unknown.quote, first.quote)
     ordered = [unknown, *findings] if unknown and gone_on else list(findings)
-    is_sure = not unknown and _stands_out(first, causes[1:]) and not _has_later_error(first, evidence.logs)
-    is_sure = is_sure and _is_of_an_end(first, evidence)
-    sure = [first] if is_sure else []
-    return tuple(
-        replace(each, confidence=Confidence.LIKELY) if each in causes and each not in sure else each for each in ordered
+    others = [*causes[1:], *([unknown] if unknown else [])]
+    is_sure = (
+        _stands_out(first, others) and not _has_later_error(first, evidence.logs) and _is_of_an_end(first, evidence)
     )
+    doubtful = causes[1:] if is_sure else causes
+    return tuple(replace(each, confidence=Confidence.LIKELY) if each in doubtful else each for each in ordered)
 
 
 def _is_of_an_end(first: Finding, evidence: Evidence) -> bool:
@@ -60,7 +60,7 @@ def _consequences(name: str) -> re.Pattern[str]:
 
 def _stands_out(first: Finding, others: Sequence[Finding]) -> bool:
     """Return whether every other cause is one that the first is instead of, or one of another process that is later."""
-    less = next(rule.instead_of for rule in load_rules() if rule.name == first.name) if first.name in _names() else ()
+    less = next((rule.instead_of for rule in load_rules() if rule.name == first.name), ())
     return all(
         each.name in less or (each.quote.speaker != first.quote.speaker and is_earlier(first.quote, each.quote))
         for each in others
@@ -78,8 +78,3 @@ def is_earlier(one: Quote, other: Quote) -> bool:
 def survived() -> frozenset[str]:
     """Return the names of the rules whose lines a shell or a launcher survives."""
     return frozenset(rule.name for rule in load_rules() if rule.survived)
-
-
-@cache
-def _names() -> frozenset[str]:
-    return frozenset(rule.name for rule in load_rules())
