@@ -40,7 +40,7 @@ _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: .*invalid capacity 0|^Unhealt
 _PREFIX = 100
 # Lines that only warn, but for the libraries that report their errors so.
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |: W (?:tensorflow|external)/|level=warn|\(ignored\)")
-_WARNS = re.compile(r"NCCL WARN|NRT:|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
+_WARNS = re.compile(r"NCCL WARN|NRT:|NET/OFI|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
 _TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
 _OF_TRACKER = re.compile(
     rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*", re.MULTILINE

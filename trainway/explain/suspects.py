@@ -15,7 +15,7 @@ from trainway.explain.matches import Quote, quote_log_line
 _SIGNS = (
     re.compile(
         r"(?<![\w/.=-])(?:[Ee]rror|ERROR|[Ff]atal|FATAL|CRITICAL|panic|E\d{4})(?![\w/.-])|\[Errno \d+\]"
-        r"|(?:Error|Exception|Failure)\b|Call Trace|\bBUG:|core dumped"
+        r"|(?:Error|Exception|Failure)\b|Call Trace|CrashLoopBackOff|OOMKilled|\bBUG:|core dumped"
     ),
     re.compile(
         r"(?i)\b(?:failed|failure|fails?|cannot|could ?n[o']t|can't|unable|denied|refused|rejected|timed out|timeout"
