@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainway.explain import Evidence, Log, explain
 from trainway.explain.needles import may_match, needles_of
 from trainway.explain.rules import load_rules
 
@@ -57,3 +58,13 @@ def test_every_pattern_compiles() -> None:
     for rule in load_rules():
         for pattern in (*rule.patterns, *rule.unless):
             re.compile(pattern)
+
+
+def test_a_long_line_loses_its_middle_and_no_line_its_number() -> None:
+    line = (
+        "Traceback of nothing: " + "x y=" * 50_000 + ": the token at position 3 is 7, but the tokens of the vocabulary"
+    )
+    text = f"one\n{line}\nTraceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to\n"
+    findings = explain(Evidence((Log("job.out", text),)))
+    assert {(each.name, each.quote.line) for each in findings} >= {("data-damaged", 2), ("gpu-memory", 4)}
+    assert all(len(each.quote.text) < 5000 for each in findings)

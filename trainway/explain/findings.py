@@ -41,6 +41,8 @@ _PREFIX = 100
 # Lines that only warn, but for the libraries that report their errors so.
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |: W (?:tensorflow|external)/|level=warn|\(ignored\)")
 _WARNS = re.compile(r"NCCL WARN|NRT:|NET/OFI|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
+_BEGINNING, _END = 3000, 1000
+_LONG_LINE = re.compile(rf"^[^\n]{{{_BEGINNING + _END + 10},}}", re.MULTILINE)
 _TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
 _OF_TRACKER = re.compile(
     rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*", re.MULTILINE
@@ -97,10 +99,11 @@ def _without_asides(evidence: Evidence) -> Evidence:
     """Return the evidence without errors after which a run always continues. Line numbers stay the same.
 
     They are the state of the run that cannot be written, and tracebacks that a client of an experiment tracker logs.
+    Very long lines lose their middle, because the time of matching some patterns grows with the square of the length.
     """
 
     def without(text: str) -> str:
-        text = _OWN_WARNING.sub("", text)
+        text = _LONG_LINE.sub(lambda found: f"{found[0][:_BEGINNING]} … {found[0][-_END:]}", _OWN_WARNING.sub("", text))
         if not any(word in text for word in _TRACKERS):
             return text
         return _OF_TRACKER.sub(lambda found: "\n" * found[0].count("\n"), text)
