@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,8 +118,13 @@ def test_the_last_failure_behind_the_training_is_told_at_once_and_raised_by_the_
     saver.close()
 
 
+def interrupt(_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
 def test_after_an_error_a_save_is_waited_for_as_long_as_a_step_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training.checkpoint import Progress, stored
     from training.checkpoint.saver import is_saving
@@ -129,6 +135,10 @@ def test_after_an_error_a_save_is_waited_for_as_long_as_a_step_waits(
     monkeypatch.setattr(saver, "_patience", 0.2)
     try:
         saver.save(*training, Progress(2, 8, 1.0), IDENTITY)
+        if interrupted:
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(Future, "result", interrupt)
+                saver.wait()
         saver.leave(RuntimeError)
         assert is_saving(), "the process has to end without it"
     finally:

@@ -180,11 +180,16 @@ class Saver:
         """
         if self._under_way is None:
             return
-        save, self._under_way = self._under_way, None
+        save = self._under_way
         began = time.monotonic()
         if save.location:
             self._cadence.take_stall(save.stalled)
-        ended = save.written.result()
+        try:
+            ended = save.written.result()
+        finally:
+            # A wait that is interrupted leaves the save under way.
+            if save.written.done():
+                self._under_way = None
         stalled = save.stalled + time.monotonic() - began
         if ended is None:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,7 +10,8 @@ from trainway.explain.continued import has_ended
 from trainway.explain.evidence import Evidence, Log
 from trainway.explain.finding import Confidence, Finding
 from trainway.explain.matches import Quote
-from trainway.explain.rules import Level, anonymous, load_rules
+from trainway.explain.needles import matches_any
+from trainway.explain.rules import Level, load_rules
 from trainway.explain.suspects import looks_like_an_error
 
 
@@ -47,15 +47,14 @@ def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:
         return False
     rest = log.text.split("\n")[first.quote.line :]
     known = _consequences(first.name)
-    return any(looks_like_an_error(line) and not known.search(line) for line in rest)
+    return any(looks_like_an_error(line) and not matches_any(known, line) for line in rest)
 
 
 @cache
-def _consequences(name: str) -> re.Pattern[str]:
-    """Return a pattern of what a rule matches, and of what follows from any failure."""
+def _consequences(name: str) -> tuple[str, ...]:
+    """Return the patterns of what a rule matches, and of what follows from any failure."""
     follow = (Level.CONSEQUENCE, Level.ENDING, Level.HINT)
-    patterns = [p for rule in load_rules() if rule.name == name or rule.level in follow for p in rule.log]
-    return re.compile("|".join(f"(?:{anonymous(each)})" for each in patterns))
+    return tuple(each for rule in load_rules() if rule.name == name or rule.level in follow for each in rule.log)
 
 
 def _stands_out(first: Finding, others: Sequence[Finding]) -> bool:

@@ -187,7 +187,11 @@ def _began_again(text: str, ended: int) -> bool:
     if first is None:
         return False
     before = [found for found in _STEP.finditer(text, 0, ended) if found.lastgroup == first.lastgroup]
-    return bool(before) and _number(first) < _number(before[-1])
+    if not before or _number(first) > _number(before[-1]):
+        return False
+    # A progress bar shows its step again after a signal. A process that began again makes more than the next step.
+    after = {_number(found) for found in _STEP.finditer(text, ended) if found.lastgroup == first.lastgroup}
+    return _number(first) < _number(before[-1]) or len(after) > 2
 
 
 def _number(found: re.Match[str]) -> float:

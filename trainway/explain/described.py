@@ -25,19 +25,21 @@ _LISTED = re.compile(
 )
 # Other tables: an older kubectl writes times first, and other columns can be between. A report of client-go's recorder.
 _ANY_ROW = re.compile(
-    rf"{_BORDER}(?:(?:{_AGE}|\d{{4}}-\d\d-\d\dT\S+|\d+|[\w.-]+|[\w-]+, [\w.-]+)\s+)*"
-    r"(?P<kind>Normal|Warning)\s+(?P<reason>[A-Z]\w+)\s+"
-    rf"(?:{_AGE}\s+)?(?:(?P<subject>[a-z]+/\S+)\s+)?(?P<message>\S.*?)[\s│|]*$"
+    r"(?P<kind>\bNormal|\bWarning)\s+(?P<reason>[A-Z]\w+)\s+"
+    rf"(?P<age>{_AGE}\s+)?(?:(?P<subject>[a-z]+/\S+)\s+)?(?P<message>\S.*?)[\s│|]*$"
 )
+# A time or an age before the kind of an event.
+_TIME = re.compile(rf"(?:^|\s)(?:{_AGE}|\d{{4}}-\d\d-\d\dT[\d:]+Z?)\s")
 _RECORDED = re.compile(
     r"Event\(v1\.ObjectReference\{Kind:\"(?P<about>\w+)\".*? Name:\"(?P<name>[^\"]+)\".*?\}\): "
     r"type: '(?P<kind>Normal|Warning)' reason: '(?P<reason>\w+)' (?P<message>.*)$"
 )
 # `kubectl get pods` and `kubectl get nodes`. The status can have spaces.
 _POD = re.compile(
-    rf"{_BORDER}(?:[\w-]+\s+)?(?P<name>[\w.-]+)\s+\d+/\d+\s+"
+    rf"{_BORDER}(?:(?P<namespace>[\w-]+)\s+)?(?P<name>[\w.-]+)\s+\d+/\d+\s+"
     rf"(?P<status>[A-Za-z]\S*(?: \S+)*?)\s+\d+(?: \([^)]*\))?\s+{_AGE}\b"
 )
+_HEADER = re.compile(r"\bREADY\s+STATUS\s+RESTARTS\s+AGE\b")
 _NODE = re.compile(rf"{_BORDER}(?P<name>[\w.-]+)\s+(?P<status>NotReady\S*)\s+\S+\s+{_AGE}\s+v\d")
 # Beginnings of statuses of pods that are well, or that say nothing of the cause.
 _QUIET = re.compile(
@@ -128,14 +130,20 @@ def _head(log: Log, subject: str) -> Iterator[JobEvent]:
 def _listed(lines: Sequence[str], name: str) -> Iterator[JobEvent]:
     """Yield the last status of each pod and node in tables, if it tells of trouble."""
     last: dict[str, JobEvent] = {}
+    below_header = False
     for number, line in enumerate(lines, start=1):
-        if found := _POD.match(line):
-            subject, status = f"pod/{found['name']}", found["status"].removeprefix("Init:")
-            last[subject] = JobEvent("kubernetes", status, "", subject, name=name, line=number)
+        below_header = below_header or bool(_HEADER.search(line))
+        if below_header and (found := _POD.match(line)):
+            subject, status = f"pod/{found['name']}", found["status"]
+            event = JobEvent("kubernetes", status.removeprefix("Init:"), "", subject, name=name, line=number)
+            key = f"{found['namespace']}/{found['name']}"
+            last.pop(key, None)
+            if not _QUIET.match(status):
+                last[key] = event
         elif found := _NODE.match(line):
             subject = f"node/{found['name']}"
             last[subject] = JobEvent("kubernetes", "NodeNotReady", "", subject, found["name"], name=name, line=number)
-    yield from (each for each in last.values() if not _QUIET.match(each.reason))
+    yield from last.values()
 
 
 def _rows(lines: list[str]) -> list[_Row]:
@@ -163,7 +171,12 @@ def _row_in(line: str) -> re.Match[str] | None:
         return None
     if "ObjectReference" in line:
         return _RECORDED.search(line.replace('\\"', '"'))
-    return _ROW.match(line) or _LISTED.match(line) or _ANY_ROW.match(line)
+    if found := _ROW.match(line) or _LISTED.match(line):
+        return found
+    found = _ANY_ROW.search(line)
+    if found and (found["age"] or found["subject"] or _TIME.search(line[: found.start()])):
+        return found
+    return None
 
 
 def _got_over(rows: Sequence[_Row], line: int) -> frozenset[str]:

@@ -28,12 +28,11 @@ from trainway.explain.matches import (
     quote_of_exit,
 )
 from trainway.explain.nccl_timeout import nccl_timeout_matches
-from trainway.explain.needles import may_match
+from trainway.explain.needles import compiled, matches_any, may_match
 from trainway.explain.rendezvous import rendezvous_matches
-from trainway.explain.rules import FailureRule, Level, anonymous, load_rules
+from trainway.explain.rules import FailureRule, Level, load_rules
 from trainway.explain.xid import xid_matches
 
-# training/observe/run_state.py and trainway/launch/node/run_state.py print it.
 # Warnings that kubelets write for healthy nodes and pods while these start.
 _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: .*invalid capacity 0|^Unhealthy: (?:Readiness|Startup) probe")
 # Characters of a line among which its level is.
@@ -45,8 +44,11 @@ _BEGINNING, _END = 3000, 1000
 _LONG_LINE = re.compile(rf"^[^\n]{{{_BEGINNING + _END + 10},}}", re.MULTILINE)
 _TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
 _OF_TRACKER = re.compile(
-    rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*", re.MULTILINE
+    rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n"
+    r"(?:[ \t][^\n]*\n)*?[ \t]+File \"[^\"\n]*/(?:comet_ml|wandb)/[^\n]*\n(?:[ \t]+(?!File )[^\n]*\n)*[^\s][^\n]*",
+    re.MULTILINE,
 )
+# training/observe/run_state.py and trainway/launch/node/run_state.py print it.
 _OWN_WARNING = re.compile(r"^.*the state of the run cannot be written.*$", re.MULTILINE)
 
 
@@ -64,15 +66,22 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     findings = _findings(current, year, began_at(evidence, year))
     if not findings and current != evidence:
         findings = _findings(evidence, year, None)
+    if not findings and evidence.succeeded is False:
+        findings = _findings(evidence, year, None, warned=True)
     return findings or ((_nothing_said(evidence),) if evidence.succeeded is False else ())
 
 
-def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Finding, ...]:
-    """Return the findings of one attempt. Ignore lines from before the attempt, and errors that it overcame."""
+def _findings(evidence: Evidence, year: int, began: datetime | None, *, warned: bool = False) -> tuple[Finding, ...]:
+    """Return the findings of one attempt. Ignore lines from before the attempt, and errors that it overcame.
+
+    With `warned`, lines that only warn can have the cause as well.
+    """
     whole, evidence = evidence, replace(evidence, logs=without_overcome(evidence.logs))
     matches = [
-        *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year),
-        *_matches(replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year),
+        *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year, warned=warned),
+        *_matches(
+            replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year, warned=warned
+        ),
         *xid_matches(whole, year),
         *lustre_matches(whole, year),
         *nccl_timeout_matches(evidence, year),
@@ -96,9 +105,10 @@ def _findings(evidence: Evidence, year: int, began: datetime | None) -> tuple[Fi
 
 
 def _without_asides(evidence: Evidence) -> Evidence:
-    """Return the evidence without errors after which a run always continues. Line numbers stay the same.
+    """Return the evidence without errors after which a run as a rule continues. Line numbers stay the same.
 
-    They are the state of the run that cannot be written, and tracebacks that a client of an experiment tracker logs.
+    They are the state of the run that cannot be written, and tracebacks that the client of an experiment tracker logs,
+    whose last frame is its own.
     Very long lines lose their middle, because the time of matching some patterns grows with the square of the length.
     """
 
@@ -111,12 +121,12 @@ def _without_asides(evidence: Evidence) -> Evidence:
     return replace(evidence, logs=tuple(replace(log, text=without(log.text)) for log in evidence.logs))
 
 
-def _matches(evidence: Evidence, rules: Sequence[FailureRule], year: int) -> Iterator[Match]:
+def _matches(evidence: Evidence, rules: Sequence[FailureRule], year: int, *, warned: bool) -> Iterator[Match]:
     for rule in rules:
         if rule.level is Level.CONSEQUENCE:
             continue
         for log in evidence.logs:
-            if match := _in_log(rule, log, year):
+            if match := _in_log(rule, log, year, warned=warned):
                 yield match
         for event in evidence.events:
             if match := _in_event(rule, event):
@@ -126,9 +136,9 @@ def _matches(evidence: Evidence, rules: Sequence[FailureRule], year: int) -> Ite
                 yield _match(rule, quote_of_exit(exit_), {})
 
 
-def _in_log(rule: FailureRule, log: Log, year: int) -> Match | None:
+def _in_log(rule: FailureRule, log: Log, year: int, *, warned: bool) -> Match | None:
     """Return the rule's first match in a log. If several patterns match one line, return the most informative match."""
-    firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text))]
+    firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text, warned=warned))]
     if not firsts:
         return None
     line = min(line_around(log.text, found.start()) for found in firsts)
@@ -137,27 +147,27 @@ def _in_log(rule: FailureRule, log: Log, year: int) -> Match | None:
     return _match(rule, quote_log_line(log_line_at(log, line[0], year)), words)
 
 
-def _first(pattern: str, rule: FailureRule, text: str) -> re.Match[str] | None:
+def _first(pattern: str, rule: FailureRule, text: str, *, warned: bool) -> re.Match[str] | None:
     if not may_match(pattern, text):
         return None
-    for found in _compiled(pattern).finditer(text):
+    for found in compiled(pattern).finditer(text):
         start, end = line_around(text, found.start())
         line = text[start:end]
-        if rule.level is Level.CAUSE and _WARNING.search(line[:_PREFIX]) and not _WARNS.search(line):
+        if not warned and rule.level is Level.CAUSE and _WARNING.search(line[:_PREFIX]) and not _WARNS.search(line):
             continue
-        if not any(_compiled(each).search(line) for each in rule.unless):
+        if not any(compiled(each).search(line) for each in rule.unless):
             return found
     return None
 
 
 def _in_event(rule: FailureRule, event: JobEvent) -> Match | None:
-    if any(_compiled(each).search(event.message) for each in rule.unless):
+    if any(compiled(each).search(event.message) for each in rule.unless):
         return None
     for pattern in rule.event:
         if pattern.source != event.source:
             continue
         reason, message = (
-            _compiled(part).search(text)
+            compiled(part).search(text)
             for part, text in ((pattern.reason, event.reason), (pattern.message, event.message))
         )
         if reason and message:
@@ -211,7 +221,7 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
 
 
 def _most_precise(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches without those of a line or an event that a rule of a higher precedence matches, too."""
+    """Return the matches without those of rules of a negative precedence on lines and events of other rules."""
     highest: dict[tuple[str, int | None, str], int] = {}
     for match in matches:
         key = (match.quote.name, match.quote.line, match.quote.text)
@@ -309,15 +319,9 @@ def _hints() -> frozenset[str]:
 
 def _explained(line: str) -> bool:
     """Return whether some rule matches a line."""
-    return bool(_any_rule().search(line))
+    return matches_any(_every_pattern(), line)
 
 
 @cache
-def _any_rule() -> re.Pattern[str]:
-    patterns = [anonymous(pattern) for rule in load_rules() for pattern in rule.log]
-    return re.compile("|".join(f"(?:{each})" for each in patterns))
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.MULTILINE)
+def _every_pattern() -> tuple[str, ...]:
+    return tuple(pattern for rule in load_rules() for pattern in rule.log)

@@ -29,6 +29,8 @@ _LATER_FILE = re.compile(r"(?<=std(?:out|err))_\d{6}(?=\.log$)")
 _START = re.compile(r"/start-(\d+)/")
 _RANK_FILE = re.compile(r"(?:^|[/_.-])(?:global_)?rank[_-]?(?P<rank>\d+)(?=[_.\-/]|$)")
 _NODE_FILE = re.compile(r"(?P<node>(?:ip-|i-|node|algo-|worker|host)[\w-]*\d)")
+# The first byte of a pickle, as `_log` decodes it, and its protocol.
+_PICKLE = ("\ufffd\x02", "\ufffd\x03", "\ufffd\x04", "\ufffd\x05")
 _NO_NODE = frozenset({"logs", "log", ""})
 
 
@@ -73,8 +75,8 @@ def evidence_in(directory: Path) -> Evidence:
     logs, evidence, objects, answers = [], Evidence(), [], []
     for parts, room in _rooms(files):
         log = _log(parts, directory, room)
-        if "\0" in log.text:
-            continue  # a pickle, such as a file of NCCL's flight recorder
+        if log.text.startswith(_PICKLE):
+            continue  # such as a file of NCCL's flight recorder
         document = _document(log.text) if log.text.lstrip()[:1] == "{" else None
         if isinstance(document, dict) and (stack := _of_error_file(document)):
             logs.append(replace(log, text=stack))

@@ -6,7 +6,7 @@ A job's logs have millions of lines, and hardly any of them matches a pattern.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 _SHORTEST = 4
@@ -14,8 +14,10 @@ _SHORTEST = 4
 _OPTIONAL = re.compile(r"[*?]|\{0?,|\{0\}")
 _REPEATED = re.compile(r"(?:[*+?]|\{\d*,?\d*\})[?+]?")
 _GROUP = re.compile(r"\((?:\?(?:P<\w+>|:|(?P<looks>[=!]|<[=!])|(?P<flags>[aiLmsux]+)\)))?")
-# After a backslash, these characters are not literals.
-_CLASSES = frozenset("dDwWsSbBAZ0123456789")
+# After a backslash, letters and digits are not literals.
+_ESCAPED = re.compile(r"[A-Za-z0-9]")
+# Groups of which nothing is known: those with flags, atomic and conditional ones, and references.
+_UNKNOWN = re.compile(r"(?<!\\)\(\?(?:[aiLmux-]|s[aiLmux:-]|>|\(|P=)")
 Words = tuple[str, ...]
 """Words of which every match contains at least one. Empty if nothing is known."""
 
@@ -23,7 +25,7 @@ Words = tuple[str, ...]
 @cache
 def needles_of(pattern: str) -> Words:
     """Return words of which every matching text contains at least one. Empty if the pattern implies no such words."""
-    if "(?i" in pattern:
+    if _UNKNOWN.search(pattern):
         return ()
     words, _ = _alternatives(pattern, 0)
     return words if min(map(len, words), default=0) >= _SHORTEST else ()
@@ -38,6 +40,17 @@ def may_match(pattern: str, text: str) -> bool:
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Return the matches of a pattern in a text. A text without the pattern's words is not matched."""
     return pattern.finditer(text) if may_match(pattern.pattern, text) else iter(())
+
+
+def matches_any(patterns: Iterable[str], line: str) -> bool:
+    """Return whether a line matches one of the patterns."""
+    return any(may_match(each, line) and compiled(each).search(line) for each in patterns)
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a rule's pattern, in which ^ and $ are the ends of a line."""
+    return re.compile(pattern, re.MULTILINE)
 
 
 def _alternatives(pattern: str, position: int) -> tuple[Words, int]:
@@ -106,4 +119,4 @@ def _token(pattern: str, position: int) -> str:
 def _literal(token: str) -> str:
     if len(token) == 1:
         return "" if token in ".^$" else token
-    return token[1] if token[0] == "\\" and token[1] not in _CLASSES else ""
+    return token[1] if token[0] == "\\" and not _ESCAPED.match(token[1]) else ""

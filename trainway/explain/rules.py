@@ -51,8 +51,9 @@ class FailureRule(BaseModel):
     `log`, `event`, and `exit` are alternative ways to identify it. A line or an event's message that matches one of
     `unless` does not count, and neither does one after which the program continued, unless the rule is `lasting`.
     Findings of the rules that it is `instead_of` tell less, and come after its own. If two rules match one line,
-    the rule of the higher precedence counts. `cause` and `remedy` are sentences in which {name} is a group of the
-    pattern that matched, and {who} the rank and the node. A [part in brackets] is left out if a group in it matched
+    the one of the higher precedence comes first. A negative precedence is for a rule that counts where no other does.
+    `cause` and `remedy` are sentences in which {name} is a group of the pattern that matched, and {who} the rank and
+    the node. A [part in brackets] is left out if a group in it matched
     nothing. The line of a rule that is `survived` is of a shell or a launcher that continues after it, so that a later
     error says more.
     """
@@ -100,11 +101,6 @@ class FailureRule(BaseModel):
     def patterns(self) -> tuple[str, ...]:
         """Return every pattern whose groups its sentences can use."""
         return (*self.log, *(part for event in self.event for part in (event.reason, event.message)))
-
-
-def anonymous(pattern: str) -> str:
-    """Return a pattern without group names and flags. Names must be unique in a pattern, and flags at its start."""
-    return re.sub(r"\(\?P<\w+>", "(?:", pattern).replace("(?s)", "").replace("(?i)", "")
 
 
 @cache
