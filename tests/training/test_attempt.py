@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.faults.moments import wait_for_event
 from tests.training.conftest import Launch, StartRank
-from tests.training.test_watchdog import until
 from tests.training.torchrun_server import TorchrunServer
 from training.errors import HUNG_STATUS
 
@@ -120,8 +120,10 @@ def test_plain_torchrun_restarts_without_any_variable(
     victim: int, launch_program: Launch, job: dict[str, Any], untouched: str
 ) -> None:
     run = launch_program(job, 2, PET_MAX_RESTARTS="3", PET_MONITOR_INTERVAL="0.1")
-    for step in (5, 9, 13):
-        until(run, step)
+    # Each start gets to a step of its own before it is killed.
+    for starts in (1, 2, 3):
+        wait_for_event(run, "start", count=starts)
+        wait_for_event(run, "step", int(run.events("start")[-1]["resumed_from"] or 0) + 3)
         os.kill(run.workers()[victim], signal.SIGKILL)
     output = run.finish()
     assert run.events("end")[-1]["loss_hex"] == untouched, output

@@ -137,7 +137,8 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
     nodes.break_off_after(8, flip_a_bit_in_both_copies)
     output = nodes.finish()
     (resumed,) = nodes.events("resumed")
-    assert resumed["step"] % 5 == 0
+    last = nodes.events("end")[-1]["step"]
+    assert resumed["step"] % 5 == 0 or resumed["step"] == last, "what is in storage, also if the kill came last"
     assert resumed["source"].endswith(f"step-{resumed['step']:08d}")
     assert "what there is of rank 1 is damaged" in output
     assert nodes.events("end")[-1]["loss_hex"] == untouched
