@@ -2,8 +2,8 @@
 
     python -m benchmarks.explaining
 
-The logs have 2 GiB, and one rank ends with an error. Explaining and reading take turns (see turns.py), each in a
-process of its own. Before each turn, the kernel drops the logs from its cache.
+The logs have 2 GiB. One rank fails. Explaining and reading alternate (see turns.py), each in its own process. Before
+each turn, the benchmark drops the logs from the page cache.
 """
 
 import os
@@ -85,7 +85,7 @@ def explaining(logs: Path, kilobytes: list[int]) -> float:
 
 
 def seconds(program: str, logs: Path) -> tuple[float, str]:
-    """Run a program on the logs, which are on the disk alone. Return the seconds that it took, and its output."""
+    """Run a program on logs that are not in the page cache. Return its duration in seconds, and its output."""
     for file in logs.iterdir():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())

@@ -259,7 +259,7 @@ def _list_addons(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, 
 
 
 def _addons_of(holdings: AccountHoldings, cluster: str) -> list[dict[str, Any]]:
-    """Return the add-ons of a cluster: those that a test set, or else those that stacks created."""
+    """Return the add-ons of a cluster. Add-ons that a test set take precedence over those of stacks."""
     given = [each for each in holdings.addons if each["clusterName"] == cluster]
     return given or [each for each in holdings.addons_of_stacks if each["clusterName"] == cluster]
 

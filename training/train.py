@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def end_without_saver(status: int) -> None:
-    """End the process at once if a save waits for a rank that does not come. Otherwise Python would wait for it."""
+    """Exit immediately if a save is still in progress. A normal exit would wait for the thread of the saver."""
     if is_saving():
         sys.stdout.flush()
         sys.stderr.flush()

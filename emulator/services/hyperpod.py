@@ -18,7 +18,7 @@ _STAYS = ("ExecutionRole", "OverrideVpcConfig", "ThreadsPerCore")
 
 
 def create_cluster(aws: Aws, model: Properties) -> Properties:
-    """Create or update a cluster. emulator/cluster_nodes.py adds its nodes to the answers of SageMaker's API."""
+    """Create or update a cluster. `emulator/cluster_nodes.py` adds the nodes of the cluster to API responses."""
     name = model["ClusterName"]
     arn = f"arn:aws:sagemaker:{aws.region}:{aws.account}:cluster/{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     aws.clusters[name] = model | {"ClusterArn": arn}

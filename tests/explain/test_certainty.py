@@ -1,4 +1,4 @@
-"""Only the outcome's own line is certain, and what nothing explains is shown with the lines around it."""
+"""Only the last error of a process that ended is certain. Unknown errors are shown with the lines around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that look like another program's, or that are long, hide no failure, accuse nobody, and are read at once."""
+"""Long lines and lines with misleading words hide no failure, cause no false finding, and are read quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document in which something has another type than it should is read as far as it is right."""
+"""Readers skip the values of a document that have an unexpected type, and read the others."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Failures that people found words for before they knew the cause are explained as experts explain them.
+"""The command `trainway explain` names the causes of failures that users describe by their symptoms.
 
 The threads were found by what users see ("pods never start", "training stops after an hour"), and not by messages. The
 logs are reconstructions: each message is what its program prints, and hosts, times, paths, and numbers are made up.
 `right` lists the rules that name the cause of `verdict`. With `unknown`, quoting the line of `says` is an answer, too.
 
-The files of aside/ were set aside before the rules were written: two thirds of the first 115, by the hash of the
-name. Each file has the failures of a topic. Whoever writes a rule reads the others only.
+The directory aside/ has 76 of the first 115 failures. A hash of the name selected them before the rules were written.
+The author of a rule reads the directory read/ only. Each file has the failures of one topic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ACCUSED = 0.031
 
 
 class Symptom(BaseModel):
-    """A failure, and what is right about it."""
+    """The log of a failure, and the rules that name its cause."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,13 +42,13 @@ class Symptom(BaseModel):
 
 @cache
 def symptoms(part: str) -> dict[str, Symptom]:
-    """Return the failures of a part by name."""
+    """Return the failures of a directory, by the name of the thread."""
     found = [each for file in sorted((HERE / part).glob("*.yaml")) for each in read_facts(file).items()]
     return {name: Symptom.model_validate(document) for name, document in found}
 
 
 def judge(symptom: Symptom) -> str:
-    """Return right, unknown, wrong, or certain and wrong."""
+    """Return the verdict on the first finding: right, unknown, wrong, or certain and wrong."""
     evidence = Evidence((Log("posted.log", symptom.log),))
     findings = explain(evidence)
     first = findings[0] if findings else None

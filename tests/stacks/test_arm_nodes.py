@@ -1,4 +1,4 @@
-"""Arm nodes for data run EKS' Arm image, and no pod whose image may be for other processors."""
+"""Arm nodes use the Arm AMI of EKS, and a taint keeps pods with other images off them."""
 
 from __future__ import annotations
 

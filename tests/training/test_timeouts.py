@@ -31,7 +31,7 @@ def test_all_groups_of_training_and_no_other_wait_as_long_as_the_job_says(torchr
 
 @pytest.mark.exhaustive
 def test_a_run_fails_when_a_rank_hangs_for_as_long_as_the_job_says(launch: Launch, job: dict[str, Any]) -> None:
-    """The other rank is in a save as well, whose group waits for 30 minutes."""
+    """The run also ends if the other rank hangs in a save, although the group of saves has a timeout of 30 minutes."""
     waits = {"hang_detection": {"action": "none", "collective_timeout_seconds": 5}, "steps": 100_000}
     waits["checkpoint"] = job["checkpoint"] | {"every": 1}
     run = launch(job | waits, 2)

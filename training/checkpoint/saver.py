@@ -80,7 +80,7 @@ class _Save:
 
 
 def is_saving() -> bool:
-    """Return whether a saver that was left still writes. The end of the process would wait for it."""
+    """Return whether the thread of a saver still runs. Python waits for the thread before the process exits."""
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
@@ -212,9 +212,11 @@ class Saver:
         self._thread.shutdown()
 
     def leave(self, error: type[BaseException] | None, *_: object) -> None:
-        """Close the saver at the end of a block. After an error, wait only as long as a step may wait for other ranks.
+        """Close the saver when a `with` block ends.
 
-        A rank that is stopped does not come to the save in progress, and the group of checkpoints waits for 30 minutes.
+        After an error, wait at most `patience` seconds for the current save.
+
+        A stopped rank never joins the current save. The process group of checkpoints has a timeout of 30 minutes.
         """
         if error is None or self._under_way is None:
             self.close()

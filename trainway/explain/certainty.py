@@ -1,4 +1,4 @@
-"""Decide which finding is certain: one that is the outcome's own line, and has no other explanation beside it."""
+"""Decide which finding is certain: the last error of a process that ended, without a competing cause."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trainway.explain.suspects import looks_like_an_error
 
 
 def with_doubt(findings: Sequence[Finding], unknown: Finding | None, evidence: Evidence) -> tuple[Finding, ...]:
-    """Return the findings, of which only the outcome's own line is certain.
+    """Return the findings. At most the first finding keeps the confidence `certain`.
 
-    Another cause, an error that no rule knows, or a later error in the same log leaves a doubt. A line that a shell
-    survives is less than an error after it.
+    Another cause, an error that matches no rule, or a later error in the same log changes the confidence to `likely`.
+    An error that matches no rule comes first if it is later than an error that a shell survives.
     """
     causes = [each for each in findings if each.confidence is Confidence.CERTAIN]
     first = causes[0]
@@ -34,14 +34,14 @@ def with_doubt(findings: Sequence[Finding], unknown: Finding | None, evidence: E
 
 
 def _is_of_an_end(first: Finding, evidence: Evidence) -> bool:
-    """Return whether the evidence tells that a process, or the job, ended, and not only that something went wrong."""
+    """Return whether the evidence shows that a process or the job ended."""
     log = next((each for each in evidence.logs if each.name == first.quote.name), None)
     told = evidence.succeeded is False or bool(evidence.exits)
     return log is None or told or has_ended(log.text)
 
 
 def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:
-    """Return whether a later line of the finding's log tells of another error, and not of what followed from it."""
+    """Return whether the log of the finding has a later error that is not a consequence of the finding."""
     log = next((each for each in logs if each.name == first.quote.name), None)
     if log is None or first.quote.line is None:
         return False
@@ -52,13 +52,13 @@ def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:
 
 @cache
 def _consequences(name: str) -> tuple[str, ...]:
-    """Return the patterns of what a rule matches, and of what follows from any failure."""
+    """Return the patterns of a rule, and those of the lines that follow any failure."""
     follow = (Level.CONSEQUENCE, Level.ENDING, Level.HINT)
     return tuple(each for rule in load_rules() if rule.name == name or rule.level in follow for each in rule.log)
 
 
 def _stands_out(first: Finding, others: Sequence[Finding]) -> bool:
-    """Return whether every other cause is one that the first is instead of, or one of another process that is later."""
+    """Return whether each other cause is less specific than the first one, or a later cause of another process."""
     less = next((rule.instead_of for rule in load_rules() if rule.name == first.name), ())
     return all(
         each.name in less or (each.quote.speaker != first.quote.speaker and is_earlier(first.quote, each.quote))
@@ -67,7 +67,7 @@ def _stands_out(first: Finding, others: Sequence[Finding]) -> bool:
 
 
 def is_earlier(one: Quote, other: Quote) -> bool:
-    """Return whether one quote is before another, by its line in the same log, or by its time."""
+    """Return whether one quote is earlier than another. Quotes of one log are compared by line, others by time."""
     if one.name == other.name and one.line and other.line:
         return one.line < other.line
     return one.time is not None and other.time is not None and one.time < other.time
@@ -75,5 +75,5 @@ def is_earlier(one: Quote, other: Quote) -> bool:
 
 @cache
 def survived() -> frozenset[str]:
-    """Return the names of the rules whose lines a shell or a launcher survives."""
+    """Return the names of the rules for errors after which a shell or a launcher continues."""
     return frozenset(rule.name for rule in load_rules() if rule.survived)

@@ -28,7 +28,7 @@ _STEP = re.compile(
 
 @dataclass(frozen=True)
 class _Message:
-    """A pattern that matches within a line, and words of which every match contains at least one.
+    """A pattern for single lines, and words. Every match contains at least one of the words.
 
     Searching the words costs a hundredth of matching the pattern.
     """
@@ -37,7 +37,7 @@ class _Message:
     words: tuple[str, ...]
 
     def last(self, text: str, *, but: re.Pattern[str], after: int = 0) -> int | None:
-        """Return the start of the last line after a position that matches, and that `but` does not match, or None."""
+        """Return the start of the last line that matches after a position, or None. Skip lines that match `but`."""
         positions = {word: text.rfind(word, after) for word in self.words}
         while (found := max(positions.values())) >= 0:
             start, stop = line_around(text, found)
@@ -155,7 +155,7 @@ def has_steps(text: str) -> bool:
 
 
 def has_ended(text: str) -> bool:
-    """Return whether a log reports the end of a process: by its traceback, or by a launcher or a scheduler."""
+    """Return whether a traceback, a launcher, or a scheduler reports in a log that a process ended."""
     return _last_end(text) is not None or _TRACEBACK_OR_EXIT.search(text) is not None
 
 

@@ -128,7 +128,7 @@ def _head(log: Log, subject: str) -> Iterator[JobEvent]:
 
 
 def _listed(lines: Sequence[str], name: str) -> Iterator[JobEvent]:
-    """Yield the last status of each pod and node in tables, if it tells of trouble."""
+    """Yield the last status of each pod and node in tables. Skip statuses that are normal."""
     last: dict[str, JobEvent] = {}
     below_header = False
     for number, line in enumerate(lines, start=1):
@@ -166,7 +166,7 @@ def _rows(lines: list[str]) -> list[_Row]:
 
 
 def _row_in(line: str) -> re.Match[str] | None:
-    """Return the match of a line that tells of one event, or None."""
+    """Return the match of a line that reports one event, or None."""
     if "Warning" not in line and "Normal" not in line:
         return None
     if "ObjectReference" in line:

@@ -1,4 +1,4 @@
-"""A finding about a failure: the cause as one rule knows it, and its credibility."""
+"""Define a finding: the cause of a failure that one rule recognizes, with a confidence."""
 
 from __future__ import annotations
 

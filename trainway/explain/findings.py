@@ -221,7 +221,7 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
 
 
 def _most_precise(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches without those of rules of a negative precedence on lines and events of other rules."""
+    """Return the matches. Omit those of rules with a negative precedence where another rule matches the same line."""
     highest: dict[tuple[str, int | None, str], int] = {}
     for match in matches:
         key = (match.quote.name, match.quote.line, match.quote.text)

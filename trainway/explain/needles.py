@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"[A-Za-z0-9]")
 # Groups of which nothing is known: those with flags, atomic and conditional ones, and references.
 _UNKNOWN = re.compile(r"(?<!\\)\(\?(?:[aiLmux-]|s[aiLmux:-]|>|\(|P=)")
 Words = tuple[str, ...]
-"""Words of which every match contains at least one. Empty if nothing is known."""
+"""Every match of a pattern contains at least one of these words. Empty if the pattern implies no words."""
 
 
 @cache
@@ -49,12 +49,12 @@ def matches_any(patterns: Iterable[str], line: str) -> bool:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a rule's pattern, in which ^ and $ are the ends of a line."""
+    """Return the compiled pattern of a rule. ^ and $ match at line boundaries."""
     return re.compile(pattern, re.MULTILINE)
 
 
 def _alternatives(pattern: str, position: int) -> tuple[Words, int]:
-    """Return the words of the alternatives up to the end of the group, and the position of this end."""
+    """Return the words of all alternatives of a group, and the position at which the group ends."""
     best: list[Words] = []
     while True:
         words, position = _sequence(pattern, position)
@@ -67,7 +67,7 @@ def _alternatives(pattern: str, position: int) -> tuple[Words, int]:
 
 
 def _sequence(pattern: str, position: int) -> tuple[Words, int]:
-    """Return the best words of one alternative: the words of one group, or its longest literal."""
+    """Return the longest words of one alternative: those of a group, or a literal outside of groups."""
     best: Words = ()
     literal = ""
     while position < len(pattern) and pattern[position] not in "|)":
@@ -92,7 +92,7 @@ def _sequence(pattern: str, position: int) -> tuple[Words, int]:
 
 
 def _in_group(pattern: str, group: re.Match[str]) -> tuple[Words, int]:
-    """Return the words of a group, and the position after it. What is looked at ahead or behind has none."""
+    """Return the words of a group, and the position after the group. Lookaheads and lookbehinds have no words."""
     if group["flags"]:
         return (), group.end()
     found, end = _alternatives(pattern, group.end())
@@ -100,7 +100,7 @@ def _in_group(pattern: str, group: re.Match[str]) -> tuple[Words, int]:
 
 
 def _better(one: Words, other: Words) -> Words:
-    """Return the words of which the shortest is longer."""
+    """Return the tuple whose shortest word is longer."""
     return max(one, other, key=lambda words: min(map(len, words), default=0))
 
 

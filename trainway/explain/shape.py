@@ -1,7 +1,7 @@
-"""Reduce a document that another program wrote to the members that are read, each with the type that it must have.
+"""Reduce a document of another program to the members that a reader uses. Omit each value of an unexpected type.
 
-A file of the user, or an answer of another version of an API, can have text where a list is expected. Whatever has
-another type is left out here, so that no reader checks types.
+A file of a user, or a response of another version of an API, can have text where a list is expected. Readers of a
+reduced document need no type checks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ The member "*" has the shape of every member.
 
 
 def shaped(value: Any, shape: DocumentShape) -> Any:
-    """Return the parts of a value that have the shape, or None."""
+    """Return the value without the parts that do not have the shape, or None if the value itself does not."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
             return None
@@ -39,7 +39,7 @@ _FIRST_MILLISECONDS = 10**11
 
 
 def time(value: Any) -> datetime | None:
-    """Return a time in UTC, or None for what is no time.
+    """Return a time in UTC, or None if the value is not a time.
 
     boto3 gives a datetime. The AWS CLI writes text, or seconds since the epoch, and EventBridge milliseconds.
     """

@@ -1,4 +1,4 @@
-"""Find the line that an expert would look at first where no rule matches and nothing says that the job failed."""
+"""Find the line that looks most like an error, for logs in which no rule matches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AROUND = 3
 
 
 def suspect_line(evidence: Evidence) -> Quote | None:
-    """Return the first line near the end of a log that looks like an error that the program did not overcome."""
+    """Return the first line near the end of a log that looks like an error. Skip errors that the program overcame."""
     evidence = read_descriptions(evidence)
     year = year_of(tuple(log.text for log in evidence.logs))
     for sign in _SIGNS:
@@ -43,12 +43,12 @@ def suspect_line(evidence: Evidence) -> Quote | None:
 
 
 def looks_like_an_error(line: str) -> bool:
-    """Return whether a line has a level or a name of an error."""
+    """Return whether a line has the log level or the class name of an error."""
     return bool(_SIGNS[0].search(line)) and not _HARMLESS.search(bare(line))
 
 
 def lines_around(logs: Sequence[Log], quote: Quote) -> tuple[str, ...]:
-    """Return the quoted line of a log with three lines before and after it, each with its number. Empty for no line."""
+    """Return the quoted line with up to three lines before and after it, with line numbers. Empty without a line."""
     log = next((log for log in logs if log.name == quote.name), None)
     if log is None or quote.line is None:
         return ()

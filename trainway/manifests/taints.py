@@ -38,7 +38,7 @@ def taints(instance: Instance) -> list[dict[str, str]]:
 
 
 def tolerations(platform: Platform, catalogue: Catalogue, image: str = DEFAULT_IMAGE) -> list[dict[str, Any]]:
-    """Return the tolerations of a pod that can run on every node group whose default image is the one of this name.
+    """Return the tolerations of a pod that can run on every node group with this default image.
 
     Each taint is tolerated by name. A pod that tolerates every taint also runs on cordoned nodes, and on those that
     HyperPod reserves until their deep health checks are done.

@@ -1,4 +1,4 @@
-"""The cause of a failure in the report: the same as `trainway explain` prints."""
+"""Describe the cause of a failure in the report, as `trainway explain` prints it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from trainway.spec.errors import UsageError
 
 
 def why_it_failed(run: Path) -> str:
-    """Return the cause that the logs of a run show, and the remedy, or else the command that looks for it.
+    """Return the cause and the remedy of a failed run, as sentences. Without a known cause, name `trainway explain`.
 
-    Commands are in backticks. Logs that are not in the run's directory need the command.
+    The function reads only logs in the directory of the run. Commands are in backticks.
     """
     command = f"`trainway explain {run.resolve().name}`"
     try:
