@@ -102,13 +102,14 @@ def main() -> None:
     arguments = parser.parse_args()
     # A rank that crashes in native code prints its Python stack. torchrun tells no more than the signal.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
-    job = config.load(arguments.config)
     stop = StopSignal()
     try:
+        job = read_job(arguments.config)
         stopped = train(job, arguments.until_step, arguments.profile, stop)
     except UserError as error:
         wait_for_first_rank(error.status, stop)
-        print(f"{arguments.config}: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"{arguments.config}: {line}", file=sys.stderr)
         write_failure(str(error), error.status)
         end_without_saver(error.status)
         sys.exit(error.status)
@@ -126,6 +127,14 @@ def main() -> None:
             dist.destroy_process_group()
     if stopped:
         sys.exit(int(os.environ.get("TRAINWAY_STOPPED_STATUS", "0")))
+
+
+def read_job(path: Path) -> Job:
+    """Return the job of a job file, or raise UserError: all ranks of a host find the same problems, and one reports."""
+    try:
+        return config.load(path)
+    except config.WrongJobFile as error:
+        raise UserError(str(error)) from error
 
 
 def end_without_saver(status: int) -> None:

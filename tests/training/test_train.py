@@ -82,6 +82,7 @@ def test_the_bundled_job_learns(launch: Any, tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         ({"model": "9b", "steps": -1}, "steps: Input should be greater than or equal to 1"),
+        ({"stepz": 1, "batch": {"global": 0, "micro": 2}}, "job.yaml: stepz: "),
         ({"data": {"train": "fsx:/corpus"}}, "does not say where fsx: is"),
         ({"data": {"train": "nowhere"}}, "there are no token shards here"),
         ({"parallel": {"dp_shard": 3}}, "parallel.dp_shard is 3, but the job has 1 ranks"),
@@ -106,12 +107,25 @@ def handles(pid: int, number: signal.Signals) -> bool:
     return bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"data": {"train": "nowhere"}}, "there are no token shards here"),
+        ({"batch": {"global": 7, "micro": 2}}, "a global batch of 7 samples"),
+    ],
+    ids=["data", "job file"],
+)
 @pytest.mark.parametrize("first_reports", [True, False], ids=["of all ranks", "of this rank alone"])
 def test_an_error_is_reported_once_by_the_first_rank_or_by_the_only_one_that_has_it(
-    first_reports: bool, job: dict[str, Any], start_rank: StartRank, tmp_path: Path
+    first_reports: bool,
+    change: dict[str, Any],
+    sentence: str,
+    job: dict[str, Any],
+    start_rank: StartRank,
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(job | {"data": {"train": "nowhere"}}))
+    path.write_text(yaml.safe_dump(job | change))
     second = start_rank(path, RANK="1", LOCAL_RANK="1", WORLD_SIZE="2")
     if first_reports:
         # It waits for the report of the first rank. torchrun ends it when that rank has exited.
@@ -119,7 +133,7 @@ def test_an_error_is_reported_once_by_the_first_rank_or_by_the_only_one_that_has
         second.terminate()
     said, _ = second.communicate(timeout=1800)
     assert second.returncode == 2
-    assert ("there are no token shards here" in said) is not first_reports
+    assert (sentence in said) is not first_reports
 
 
 def test_a_rank_that_was_ended_before_its_error_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from training.config.layout import Layout
 from training.config.layout_choices import SHARE_OF_PEAK, LayoutChoice, NodeRates, layout_choices
 from training.config.life_cycle import LifeCycle
 from training.config.limits import layout_problems
-from training.config.loading import LAUNCHER_SECTIONS, load
+from training.config.loading import LAUNCHER_SECTIONS, WrongJobFile, load
 from training.config.location import LOCATION_FORMS, Location
 from training.config.memory import Memory
 from training.config.optimizer import Optimizer, Schedule
@@ -54,6 +54,7 @@ __all__ = [
     "Schedule",
     "Trackers",
     "Variant",
+    "WrongJobFile",
     "footprint",
     "layout_choices",
     "layout_problems",

@@ -1,9 +1,7 @@
 """Read a job file, and report every problem in a sentence."""
 
-import os
-import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -17,22 +15,30 @@ LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
 _OF_LAUNCHER = (*LAUNCHER_SECTIONS, "on_checkpoint")
 
 
+class WrongJobFile(Exception):
+    """A job file that is not usable. The job exits with status 2, as after every `UserError`."""
+
+
 def load(path: Path) -> Job:
-    """Return the job of a job file. If the file is wrong, print every problem to stderr and exit with status 2."""
+    """Return the job of a job file.
+
+    Raises:
+        WrongJobFile: the message names every problem of the file, each on its own line.
+    """
     try:
         document = read_yaml(path.read_text(encoding="utf-8"))
     except TwoThings as error:
-        _refuse([str(error)], path)
+        raise WrongJobFile(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
-        _refuse([f"cannot be read: {error}"], path)
+        raise WrongJobFile(f"cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        _refuse([f"is not YAML: {error}"], path)
+        raise WrongJobFile(f"is not YAML: {error}") from error
     if not isinstance(document, dict):
-        _refuse(["is not a mapping of keys to values; see examples/jobs/tiny.yaml"], path)
+        raise WrongJobFile("is not a mapping of keys to values; see examples/jobs/tiny.yaml")
     try:
         return Job.model_validate({key: value for key, value in document.items() if key not in _OF_LAUNCHER})
     except ValidationError as error:
-        _refuse([_sentence(problem) for problem in error.errors(include_url=False)], path)
+        raise WrongJobFile("\n".join(_sentence(problem) for problem in error.errors(include_url=False))) from error
 
 
 def _sentence(problem: Any) -> str:
@@ -40,11 +46,3 @@ def _sentence(problem: Any) -> str:
     found = "" if problem["type"] == "missing" else f" (found {problem['input']!r})"
     remedy = problem.get("ctx", {}).get("remedy")
     return f"{key}: {problem['msg']}{found}" + (f"; {remedy}" if remedy else "")
-
-
-def _refuse(problems: list[str], path: Path) -> NoReturn:
-    # All ranks of a host read the same file, so one of them reports for all.
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        for problem in problems:
-            print(f"{path}: {problem}", file=sys.stderr)
-    sys.exit(2)
