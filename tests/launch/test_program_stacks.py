@@ -63,6 +63,21 @@ def test_the_first_rank_writes_its_stacks_although_it_has_started_the_others(tmp
     assert status == HUNG and "in first" in said and "in second" in said
 
 
+def test_a_launcher_that_ends_all_ranks_after_the_first_does_so_after_their_stacks(tmp_path: Path) -> None:
+    program = (
+        "import os, subprocess, sys, threading, time\n"
+        "def waits_0(): threading.Event().wait()\ndef waits_1(): threading.Event().wait()\n"
+        "if 'LOCAL_RANK' in os.environ: print('ready', flush=True); globals()['waits_' + os.environ['LOCAL_RANK']]()\n"
+        "ranks = [subprocess.Popen([sys.executable, 'train.py'], env={**os.environ, 'LOCAL_RANK': str(rank)},"
+        " stdout=subprocess.PIPE) for rank in range(2)]\n"
+        f"for rank in ranks: rank.stdout.readline()\n{STEPS}"
+        "while all(rank.poll() is None for rank in ranks): time.sleep(0.001)\n"
+        "for rank in ranks: rank.kill()\n"
+    )
+    status, said = ended(tmp_path, program)
+    assert status == HUNG and "in waits_0" in said and "in waits_1" in said
+
+
 def test_no_core_is_written_neither_to_a_file_nor_to_a_program() -> None:
     """The kernel gives a core to the program of `core_pattern` at any limit but 1."""
     alone(f"""{START}

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainway.launch.node.process_tree import descendants, parent_of, variables_of
@@ -17,6 +18,7 @@ from trainway.launch.node.program_stop import handling, ranks_below
 
 VARIABLE = "PYTHONFAULTHANDLER"
 _SECONDS_FOR_ONE = 0.5
+_SECONDS_FOR_ALL = 10.0
 
 
 def write_stacks(pid: int) -> "set[int]":
@@ -25,34 +27,65 @@ def write_stacks(pid: int) -> "set[int]":
     Return the processes that do. A process of another user cannot be told.
     """
     told = set()
-    for each in _with_first_rank(ranks_below(pid)) or descendants():
-        if handling(each, signal.SIGABRT)[0]:
-            with contextlib.suppress(OSError, ValueError):
-                # The memory of a rank is large, and nobody reads the copy. With 0, the kernel still writes it to a
-                # program that /proc/sys/kernel/core_pattern names. With 1, it writes none:
-                # https://github.com/torvalds/linux/blob/master/fs/coredump.c (do_coredump, read 2026-11-29)
-                _, most = resource.prlimit(each, resource.RLIMIT_CORE)
-                resource.prlimit(each, resource.RLIMIT_CORE, (1, most))
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGABRT)
-                # A process that was stopped handles no signal before it continues.
-                os.kill(each, signal.SIGCONT)
-                told.add(each)
-                _wait_for_end(each)
+    ranks = _with_first_rank(ranks_below(pid))
+    with _held(_launchers(ranks)):
+        for each in ranks or descendants():
+            if handling(each, signal.SIGABRT)[0]:
+                with contextlib.suppress(OSError, ValueError):
+                    # The memory of a rank is large, and nobody reads the copy. With 0, the kernel still writes it to a
+                    # program that /proc/sys/kernel/core_pattern names. With 1, it writes none:
+                    # https://github.com/torvalds/linux/blob/master/fs/coredump.c (do_coredump, read 2026-11-29)
+                    _, most = resource.prlimit(each, resource.RLIMIT_CORE)
+                    resource.prlimit(each, resource.RLIMIT_CORE, (1, most))
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGABRT)
+                    # A process that was stopped handles no signal before it continues.
+                    os.kill(each, signal.SIGCONT)
+                    told.add(each)
+                    # Two that write at once to one pipe mix the parts of their lines.
+                    _wait_for_end({each}, _SECONDS_FOR_ONE)
+        _wait_for_end(told, _SECONDS_FOR_ALL)
     return told
 
 
-def _wait_for_end(pid: int) -> None:
-    """Wait for a process to end, because two that write at once to one pipe mix the parts of their lines."""
-    end = time.monotonic() + _SECONDS_FOR_ONE
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-        except OSError:
-            return
-        if state in (b"Z", b"X"):
-            return
+@contextlib.contextmanager
+def _held(launchers: "set[int]") -> "Iterator[None]":
+    """Stop launchers for the duration of the block. One that sees the end of a rank ends the others at once."""
+    _signal(launchers, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(launchers, signal.SIGCONT)
+
+
+def _signal(pids: "set[int]", number: signal.Signals) -> None:
+    for each in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, number)
+
+
+def _launchers(ranks: "set[int]") -> "set[int]":
+    """Return the processes between this one and the ranks."""
+    found: set[int] = set()
+    below = descendants()
+    parents = {parent_of(rank) for rank in ranks} & below - ranks
+    while parents:
+        found |= parents
+        parents = {parent_of(each) for each in parents} & below - ranks - found
+    return found
+
+
+def _wait_for_end(pids: "set[int]", seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(map(_runs, pids)):
         time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
 
 
 def _with_first_rank(ranks: "set[int]") -> "set[int]":
