@@ -32,16 +32,26 @@ _SHAPES = {
     "slack_workspaces": ("chatbot", "SlackWorkspace"),
 }
 
+# What a Region that is not enabled answers to every caller:
+# https://github.com/hashicorp/terraform-provider-aws/issues/25281, https://github.com/aws/aws-sdk-ruby/issues/2850
+# (read 2026-11-30)
+_UNKNOWN = {
+    "": ("UnrecognizedClientException", "The security token included in the request is invalid.", 400),
+    "ec2": ("AuthFailure", "AWS was not able to validate the provided access credentials", 401),
+    "sts": ("InvalidClientTokenId", "The security token included in the request is invalid.", 403),
+}
+
 
 @dataclass
 class AccountHoldings:
     """The holdings of an account in one Region.
 
-    `denied` are calls that answer AccessDenied in every Region, for example `ec2:DescribeSubnets`. `others_buckets` are
-    names of buckets of other accounts. `not_offered` are instance types that EC2 does not have. `layers` are texts of
-    images by digest, which ECR gives at an address of the emulator. `file_system_states` are those that are not
-    AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name. `confirmed` are the addresses
-    and URLs that have confirmed their subscriptions to topics. `addons_of_stacks` and
+    `denied` are calls that answer AccessDenied in every Region, for example `ec2:DescribeSubnets`. Regions that are
+    not enabled refuse all credentials. `others_buckets` are names of buckets of other accounts. `not_offered` are
+    instance types that EC2 does not have. `zone_states` are the states of zones that are not available, by their
+    IDs. `layers` are texts of images by digest, which ECR gives at an address of the emulator. `file_system_states`
+    are those that are not AVAILABLE. `cluster_nodes` are the nodes of HyperPod clusters, by the cluster's name.
+    `confirmed` are the addresses and URLs that have confirmed their subscriptions to topics. `addons_of_stacks` and
     `clusters_of_stacks` are what the Region's stacks made.
     """
 
@@ -49,6 +59,7 @@ class AccountHoldings:
     region: str
     endpoint: str
     denied: list[str]
+    regions_not_enabled: list[str]
     capacity_reservations: list[dict[str, Any]] = field(default_factory=list)
     training_plans: list[dict[str, Any]] = field(default_factory=list)
     quotas: list[dict[str, Any]] = field(default_factory=list)
@@ -58,9 +69,9 @@ class AccountHoldings:
     data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
     slack_workspaces: list[dict[str, Any]] = field(default_factory=list)
-    regions_not_enabled: list[str] = field(default_factory=list)
     others_buckets: list[str] = field(default_factory=list)
     not_offered: list[str] = field(default_factory=list)
+    zone_states: dict[str, str] = field(default_factory=dict)
     file_system_states: dict[str, str] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
     cluster_nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -83,13 +94,15 @@ class AccountHoldings:
                 value = {cluster: [_with_times(each, summary) for each in nodes] for cluster, nodes in value.items()}
                 for each in (node for nodes in value.values() for node in nodes):
                     require_shape(each, summary, name)
-            if name == "denied":
-                self.denied[:] = value  # IAM has no Regions
+            if name in ("denied", "regions_not_enabled"):
+                getattr(self, name)[:] = value  # they are of the account, and all Regions have one list
             else:
                 setattr(self, name, value)
 
     def refusal(self, call: ApiCall) -> tuple[int, bytes, str] | None:
         """Return the answer to a call that is denied, or None for every other call."""
+        if self.region in self.regions_not_enabled:
+            return call.error(*_UNKNOWN.get(call.service, _UNKNOWN[""]))
         if call.action in self.denied:
             who = f"arn:aws:sts::{self.account}:assumed-role/somebody/session"
             code = "UnauthorizedOperation" if call.service == "ec2" else "AccessDeniedException"
@@ -186,6 +199,27 @@ def _regions(holdings: AccountHoldings, asked: dict[str, Any]) -> dict[str, Any]
                 "OptInStatus": "not-opted-in" if each.name in holdings.regions_not_enabled else "opt-in-not-required",
             }
             for each in ec2_backends[holdings.account][holdings.region].describe_regions()
+        ]
+    }
+
+
+def _zones(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the zones with their states, if one is not available. Otherwise moto answers."""
+    if not holdings.zone_states:
+        return None
+    from moto.ec2.models import ec2_backends
+
+    zones = ec2_backends[holdings.account][holdings.region].describe_availability_zones()
+    return {
+        "AvailabilityZones": [
+            {
+                "ZoneName": each.name,
+                "ZoneId": each.zone_id,
+                "RegionName": each.region_name,
+                "State": holdings.zone_states.get(each.zone_id, each.state),
+            }
+            for each in zones
+            if holdings.zone_states.get(each.zone_id) != "absent"
         ]
     }
 
@@ -321,6 +355,7 @@ _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any
     "chatbot:DescribeSlackWorkspaces": _slack_workspaces,
     "ec2:DescribeCapacityReservations": _capacity_reservations,
     "ec2:DescribeInstanceTypeOfferings": _offerings,
+    "ec2:DescribeAvailabilityZones": _zones,
     "ec2:DescribeRegions": _regions,
     "ecr:GetDownloadUrlForLayer": _layer,
     "eks:DescribeAccessEntry": _access_entry,

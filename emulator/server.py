@@ -51,6 +51,7 @@ class Application:
         self.market = market.Market()
         self.holdings: dict[str, AccountHoldings] = {}
         self.denied: list[str] = []
+        self.regions_not_enabled: list[str] = []
         self.signals: dict[str, list[dict[str, Any]]] = {}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -142,6 +143,7 @@ class Application:
                 region,
                 self.endpoint,
                 self.denied,
+                self.regions_not_enabled,
                 addons_of_stacks=made.addons,
                 clusters_of_stacks=made.clusters,
             )

@@ -165,9 +165,12 @@ def delete_ours(service: str, operation: str, **asked: Any) -> Break:
 
 # What is wrong, how it comes to be wrong, the check that finds it, and words of the finding and of the remedy.
 BROKEN: dict[str, tuple[Break, str, str, str]] = {
-    "Region not enabled": (
-        lambda account: account.emulator.hold(regions_not_enabled=[REGION]),
-        "region", "has not enabled the Region us-west-2", "aws account enable-region --region-name us-west-2",
+    "a zone that the account has not": (
+        lambda account: account.emulator.hold(zone_states={"usw2-az1": "absent", "usw2-az2": "impaired"}),
+        "region", "has no zone usw2-az1", "write one of them",
+    ),
+    "a zone that is not available": (
+        nothing_more, "region", "the zone usw2-az2 is impaired", "another zone",
     ),
     "bucket of the bootstrap gone": (
         delete_ours("s3", "delete_bucket", Bucket=f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"),
@@ -284,7 +287,8 @@ def forbidden(account: AtlasAccount, healthy: object) -> tuple[int, list[dict[st
     """The findings of a caller who may ask nothing but who they are."""
     assert healthy
     calls = [
-        *("ec2:DescribeRegions", "ec2:DescribeCapacityReservations", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
+        *("ec2:DescribeAvailabilityZones", "ec2:DescribeCapacityReservations", "ec2:DescribeSubnets"),
+        "ec2:DescribeVpcs",
         *("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
         *("iam:GetRole", "iam:SimulatePrincipalPolicy", "ssm:GetParameter", "ssm:GetParameters", "s3:HeadBucket"),
         *("service-quotas:GetServiceQuota", "kms:DescribeKey", "budgets:DescribeBudgets", "fsx:DescribeFileSystems"),

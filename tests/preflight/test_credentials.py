@@ -50,6 +50,19 @@ def only(name: str) -> list[str]:
     return [option for each in CHECKS if each.name != name for option in ("--skip", each.name)]
 
 
+def test_a_region_that_is_not_enabled_is_told_from_wrong_credentials(file: Path, emulator: Emulator) -> None:
+    environment: dict[str, str | None] = dict(emulator.environment())
+    emulator.hold(regions_not_enabled=["us-west-2"])
+    try:
+        status, findings = run(file, environment)
+    finally:
+        emulator.hold(regions_not_enabled=[])
+    assert status == 1
+    assert "has not enabled the Region us-west-2" in findings[0]["why"]
+    assert "aws account enable-region --region-name us-west-2" in findings[0]["fix"]
+    assert {each["level"] for each in findings[1:]} == {"not checked"}
+
+
 def test_without_credentials_nothing_passes_in_silence(file: Path) -> None:
     status, findings = run(file, {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None})
     assert status == 1

@@ -14,6 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from emulator import Emulator, running
+from tests.synthesis import ROOT
 from trainway.cli import app
 from trainway.preflight.checks import CHECKS
 from trainway.spec.derived.quotas import quota_needs
@@ -155,6 +156,27 @@ def test_networks_and_addresses_that_an_account_has_already_are_counted(file: Pa
         "of the quota EC2-VPC Elastic IPs, which is 1, 1 is in use",
     ]
     emulator.hold(quotas=[])
+
+
+def test_clusters_that_an_account_has_already_are_counted(emulator: Emulator, tmp_path: Path) -> None:
+    platform = (ROOT / "examples/eks-s3.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "platform.yaml"
+    file.write_text(platform.replace("us-east-1", "us-west-2").replace("use1-az4, use1-az6", "usw2-az1, usw2-az2"))
+    quota = {"ServiceCode": "eks", "QuotaCode": "L-1194D53C", "QuotaName": "Clusters", "Value": 1, "Adjustable": True}
+    eks = boto3.client("eks", region_name="us-west-2", endpoint_url=emulator.endpoint)
+    subnets = {"subnetIds": ["subnet-1"]}
+
+    def found() -> list[str]:
+        return [each["what"] for each in run(file, emulator, "quotas") if "quota Clusters" in each["what"]]
+
+    emulator.hold(quotas=[quota])
+    assert found() == []
+    eks.create_cluster(name="of-others", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig=subnets)
+    try:
+        assert found() == ["of the quota Clusters, which is 1, 1 is in use"]
+    finally:
+        eks.delete_cluster(name="of-others")
+        emulator.hold(quotas=[])
 
 
 def test_nodes_whose_health_is_checked_deeply_are_told_before_a_deploy(file: Path, emulator: Emulator) -> None:

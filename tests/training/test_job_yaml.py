@@ -56,5 +56,5 @@ def test_an_example_is_the_same_to_both(file: Path) -> None:
 def test_a_value_that_is_two_things_is_one_message(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: tiny\nsteps: 010\n")
-    with pytest.raises(WrongJobFile, match="^line 2: programs read 010 differently; put text between quotes$"):
+    with pytest.raises(WrongJobFile, match=r"^line 2: programs read 010 differently; put text between quotes$"):
         load(file)

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from trainway.spec.partition import always_enabled
+
 CONNECT_SECONDS: Final = 3
 READ_SECONDS: Final = 8
 # One repetition: SageMaker and Service Quotas refuse several questions at once.
@@ -27,6 +29,8 @@ _REFUSED: Final = frozenset(
         "403",
     }
 )
+# A Region that the account has not enabled gives the same answer as to an unknown key.
+_UNKNOWN: Final = frozenset({"InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure"})
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 # Where the name of an IAM action is not that of the service and the operation:
 # https://docs.aws.amazon.com/service-authorization/latest/reference/reference_policies_actions-resources-contextkeys.html
@@ -59,7 +63,7 @@ class AwsQuestions:
     def __init__(self, region: str) -> None:
         """Ask AWS who calls, with the credentials of this shell.
 
-        Raises NotAnswered if there are none, they have expired, or AWS refuses them.
+        Raises NotAnswered if there are none, they have expired, AWS refuses them, or the Region is not enabled.
         """
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
@@ -74,6 +78,10 @@ class AwsQuestions:
             answer = sts.get_caller_identity()
         except ClientError as failure:
             code, said = failure.response["Error"]["Code"], failure.response["Error"]["Message"]
+            if code in _UNKNOWN and self._is_not_enabled():
+                why = f"the account has not enabled the Region {region}, which refuses all credentials until then"
+                fix = f"aws account enable-region --region-name {region}; it takes some minutes"
+                raise NotAnswered(action, why, fix) from None
             why = f"the credentials of this shell have expired: {said}" if code in _EXPIRED else said
             raise NotAnswered(action, why, SIGN_IN) from None
         except BotoCoreError as failure:
@@ -81,6 +89,17 @@ class AwsQuestions:
         self.number, self.caller = str(answer["Account"]), str(answer["Arn"])
         self.partition = self.caller.split(":")[1]
         self.is_emulated = urlsplit(sts.meta.endpoint_url).hostname in ("localhost", "127.0.0.1")
+
+    def _is_not_enabled(self) -> bool:
+        """Return whether another Region says that the account has not enabled this one."""
+        other = always_enabled(self.region)
+        if other == self.region:
+            return False
+        try:
+            answer = self.ask("ec2", "describe_regions", region=other, AllRegions=True, RegionNames=[self.region]) or {}
+        except NotAnswered:
+            return False
+        return any(each.get("OptInStatus") == "not-opted-in" for each in answer.get("Regions", ()))
 
     def ask(
         self, service: str, operation: str, *, absent: Collection[str] = (), region: str | None = None, **asked: Any

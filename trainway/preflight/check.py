@@ -86,7 +86,7 @@ def run_checks(
     A check that is not through by then is told as not checked. So is each check if there is no account to ask.
     """
     if inquiry is None:
-        why, fix = "AWS cannot be asked", "mend the credentials, and run the command again"
+        why, fix = "AWS cannot be asked", "mend that, and run the command again"
         return tuple(replace(not_checked(each.summary, why=why, fix=fix), check=each.name) for each in checks)
     found: dict[str, list[AccountFinding]] = {each.name: [] for each in checks}
     # A thread that waits for AWS must not keep the command from ending.

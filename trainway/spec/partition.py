@@ -16,6 +16,18 @@ _PARTITIONS: Final = {
 }
 
 
+# Regions that every account of the partition has.
+_FIRST: Final = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
+
+
+def always_enabled(region: str) -> str:
+    """Return a Region of the same partition that needs no opt-in, or the Region itself in a partition of few Regions.
+
+    https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-regions.html (read 2026-11-30)
+    """
+    return _FIRST.get(partition_of(region), region)
+
+
 def partition_of(region: str) -> str:
     """Return the partition of a Region, as it stands in ARNs.
 

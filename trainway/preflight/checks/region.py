@@ -11,21 +11,10 @@ from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 
 
-@check("ec2:DescribeRegions", "ec2:DescribeAvailabilityZones")
+@check("ec2:DescribeAvailabilityZones")
 def region(inquiry: Inquiry) -> Iterator[AccountFinding]:
-    """The account has enabled the Region, and each zone of the file."""
+    """The account has each zone of the file. A Region that is not enabled refuses all credentials: see `aws.py`."""
     platform, aws = inquiry.platform, inquiry.aws
-    # Some Region must answer for one that is not enabled, which itself refuses all credentials.
-    answered = aws.ask("ec2", "describe_regions", AllRegions=True) or {}
-    states = {each["RegionName"]: each.get("OptInStatus") for each in answered["Regions"]}
-    if states.get(platform.region, "not-opted-in") == "not-opted-in":
-        yield error(
-            f"account {aws.number} has not enabled the Region {platform.region}",
-            why="an account cannot use a Region before somebody has enabled it",
-            fix=f"aws account enable-region --region-name {platform.region}; it takes some minutes",
-            key=("region",),
-        )
-        return
     found = aws.ask("ec2", "describe_availability_zones", AllAvailabilityZones=True) or {}
     zones = {each["ZoneId"]: each for each in found["AvailabilityZones"]}
     for key, zone in zones_of_file(platform):
