@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from emulator import Emulator, running
 from tests.preflight.account_of_atlas import ACCOUNT, BLOCK, NOON, AtlasAccount, make_account
 from tests.test_init import answer
 from trainway.cli import app
+from trainway.spec.facts.kubernetes_versions import Support, kubernetes_versions
 from trainway.spec.loader import load_platform
+from trainway.spec.rules import expiry
 from trainway.spec.sections.capacity import CapacityBlock, minute
 
 START, END = NOON + timedelta(days=1), NOON + timedelta(days=8)
@@ -38,6 +40,15 @@ def account(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Atl
     }
     emulator.hold(capacity_reservations=[block])
     return account
+
+
+@pytest.fixture(autouse=True)
+def supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let EKS support its versions for ever. The emulated account has today's clock, and the block begins tomorrow."""
+    facts = kubernetes_versions()
+    for_ever = Support(standard_until=date.max, extended_until=date.max)
+    versions = facts.eks.model_copy(update={"versions": dict.fromkeys(facts.eks.versions, for_ever)})
+    monkeypatch.setattr(expiry, "kubernetes_versions", lambda: facts.model_copy(update={"eks": versions}))
 
 
 def test_a_block_from_tomorrow_in_a_vpc_of_yours_with_two_teams(account: AtlasAccount, tmp_path: Path) -> None:

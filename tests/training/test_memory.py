@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
+from tests.training.conftest import job_of, launching
 from tests.training.torchrun_server import TorchrunServer
+
+# On a busy machine, a job of some steps would end before its processes are killed.
+STEPS = 100
 
 
 class Nodes:
@@ -83,13 +87,28 @@ class Nodes:
             shutil.rmtree(disk, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def untouched(
+    corpus_directory: Path,
+    variant: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    torchrun: TorchrunServer,
+) -> str:
+    """The final loss of the job without interruption, as exact hexadecimal."""
+    directory = tmp_path_factory.mktemp("untouched")
+    with launching(directory, torchrun) as start:
+        run = start(job_of(corpus_directory, variant, directory / "checkpoints") | {"steps": STEPS}, 2)
+        run.finish()
+    return str(run.events("end")[-1]["loss_hex"])
+
+
 @pytest.fixture
 def nodes_of(launch: Any, job: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
     """Return a function that starts a job with these keys of `checkpoint`."""
     started: list[Nodes] = []
 
     def start(**checkpoint: Any) -> Nodes:
-        started.append(Nodes(launch, job | {"checkpoint": job["checkpoint"] | checkpoint}, tmp_path))
+        started.append(Nodes(launch, job | {"steps": STEPS, "checkpoint": job["checkpoint"] | checkpoint}, tmp_path))
         return started[-1]
 
     yield start
@@ -104,12 +123,16 @@ def nodes(nodes_of: Callable[..., Nodes]) -> Nodes:
 
 
 @pytest.mark.exhaustive
-def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes: Nodes, untouched: str) -> None:
+def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(
+    nodes_of: Callable[..., Nodes], untouched: str
+) -> None:
+    # Storage has no checkpoint that is newer than the one in memory, whenever the processes are killed.
+    nodes = nodes_of(every=1000, memory_every=2)
     kept: list[int] = []
 
     def lose_a_node(step: int) -> None:
         # Rank 1 may be further than the event of rank 0 says.
-        whole = [each for each in range(step, 17) if [len(nodes.parts(each, rank)) for rank in (0, 1)] == [2, 2]]
+        whole = [each for each in range(step, STEPS + 1) if [len(nodes.parts(each, rank)) for rank in (0, 1)] == [2, 2]]
         assert whole, "every part is on both nodes"
         kept.append(whole[-1])
         assert all(len(list(memory.glob("*/*/*/step-*"))) <= 2 for memory in nodes.memories)
@@ -127,7 +150,7 @@ def test_killed_processes_and_a_lost_node_cost_nothing_but_the_steps_since(nodes
 @pytest.mark.exhaustive
 def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes: Nodes, untouched: str) -> None:
     def flip_a_bit_in_both_copies(_: int) -> None:
-        for step in range(17):
+        for step in range(STEPS + 1):
             for part in nodes.parts(step, rank=1):
                 content = bytearray(part.read_bytes())
                 if content:  # one that was only begun is damaged already
@@ -148,7 +171,8 @@ def test_what_is_damaged_in_memory_is_skipped_for_the_newest_that_is_whole(nodes
 def test_nodes_that_lose_their_processes_and_their_memory_resume_from_their_disks(
     nodes_of: Callable[..., Nodes], untouched: str
 ) -> None:
-    nodes = nodes_of(every=5, memory_every=2, local_disk=True)
+    # Storage has no checkpoint that is newer than the one on the disks, whenever the processes are killed.
+    nodes = nodes_of(every=1000, memory_every=2, local_disk=True)
     kept: list[int] = []
     nodes.break_off_after(8, kept.append)
     nodes.lose_all_processes()
