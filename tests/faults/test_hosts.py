@@ -24,7 +24,7 @@ STEP_OF_PACE = 4
 # learning rate multiplies the difference with each step.
 OF_TWELVE = {
     "batch": {"global": 12, "micro": 1},
-    "steps": 60,
+    "steps": 100,
     "optimizer": {"learning_rate": 0.0002},
 }
 
