@@ -36,8 +36,7 @@ def with_doubt(findings: Sequence[Finding], unknown: Finding | None, evidence: E
 def _is_of_an_end(first: Finding, evidence: Evidence) -> bool:
     """Return whether the evidence shows that a process or the job ended."""
     log = next((each for each in evidence.logs if each.name == first.quote.name), None)
-    told = evidence.succeeded is False or bool(evidence.exits)
-    return log is None or told or has_ended(log.text)
+    return log is None or evidence.succeeded is False or bool(evidence.exits) or has_ended(log.text)
 
 
 def _has_later_error(first: Finding, logs: Sequence[Log]) -> bool:

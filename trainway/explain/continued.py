@@ -55,15 +55,16 @@ _DONE = _Message(
         r"(?i)\b(?:train(?:ing)?|fine-?tuning|run|job|fit|evaluation)\b[^\n]{0,24}"
         r"\b(?:completed?|finished|done|succeeded|successful(?:ly)?)\b(?! with)"
         r"|`Trainer\.fit` stopped: `max_|'train_runtime': |\bSUCCEEDED\b|\bCOMPLETED\b"
-        r"|exit(?:ed)?(?: with)? (?:code|status):? 0\b"
+        r"|exit(?:ed)?(?: with)? (?:code|status):? 0\b|\bmessages? above can be (?:safely )?ignored"
     ),
     (
         *("omplete", "OMPLETE", "inished", "INISHED", "done", "Done", "DONE", "uccee", "UCCEE", "uccess", "UCCESS"),
-        *("stopped: `max_", "train_runtime", "xit", "XIT"),
+        *("stopped: `max_", "train_runtime", "xit", "XIT", "ignored"),
     ),
 )
 _NOT_DONE = re.compile(
-    r"(?i)\b(?:not|n't|never|before|until|unsuccessful(?:ly)?|unfinished|incomplete(?:ly)?|fail\w*|error|wait\w*)\b"
+    r"(?i)^(?!.*above can be (?:safely )?ignored)"
+    r".*\b(?:not|n't|never|before|until|unsuccessful(?:ly)?|unfinished|incomplete(?:ly)?|fail\w*|error|wait\w*)\b"
 )
 # Errors. Messages of `_UNTIDY`, which a program that succeeded can print while it exits, are no errors.
 _FAILED = _Message(

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
-from trainway.explain.kubernetes import BEFORE_SCHEDULED, BEFORE_STARTED, FINE_REASONS, holds_trouble
+from trainway.explain.kubernetes import (
+    BEFORE_PULLED,
+    BEFORE_SCHEDULED,
+    BEFORE_STARTED,
+    FINE_REASONS,
+    holds_trouble,
+)
 
 # Borders of a terminal's table, and marks of a quotation.
 _BORDER = r"^[\s│|>]*"
@@ -44,7 +50,7 @@ _NODE = re.compile(rf"{_BORDER}(?P<name>[\w.-]+)\s+(?P<status>NotReady\S*)\s+\S+
 # Beginnings of statuses of pods that are well, or that say nothing of the cause.
 _QUIET = re.compile(
     r"Running|Completed|Pending|ContainerCreating|PodInitializing|Terminating|Succeeded|NotReady|Init:(?:\d|PodInit)"
-    r"|(?:Init:)?(?:Error|CrashLoopBackOff)$"
+    r"|(?:Init:)?(?:Error|CrashLoopBackOff)$|ExitCode:0$"
 )
 # The head of a pod that has ended.
 _HEAD = re.compile(
@@ -67,6 +73,13 @@ _CONDITION = re.compile(
     r"(?P=indent)[Rr]eason: +(?P<reason>\S+)[ \t]*\n(?P=indent)[Ss]tatus: +[\"']?(?P<status>True|False)[\"']?[ \t]*\n"
     r"(?P=indent)[Tt]ype: +(?P<type>\w+)[ \t]*$",
     re.MULTILINE,
+)
+# Controllers try again what failed. The formats of controller-runtime's and of Karpenter's logger.
+_CONTROLLER = re.compile(r"^[^\n]*(?:\bReconcil\w+ [^\n]*error|\"controller\": ?\")[^\n]*$", re.MULTILINE)
+_RUNNING = re.compile(r"(?:Running|Completed|Succeeded)$")
+# Statuses that are of a pod without a header of the table, too.
+_FAILING = re.compile(
+    r"(?:Init:)?(?:OutOf\w+|OOMKilled|ImagePullBackOff|ErrImagePull|Create\w+Error|UnexpectedAdmissionError)$"
 )
 # Reasons of Kueue's events that no longer apply once a workload has its quota.
 BEFORE_ADMITTED = frozenset({"Pending", "Inadmissible"})
@@ -103,6 +116,8 @@ def _read(log: Log) -> tuple[Log, Evidence]:
             first, last = _line_of(log.text, found.start()), _line_of(log.text, found.end() - 1)
             lines[first - 1 : last] = [""] * (last - first + 1)
     text = "\n".join(lines)
+    if _all_run(lines) or _last_started(rows):
+        text = _CONTROLLER.sub("", text)
     subject = _subject(log.text)
     states = list(_states(log, subject))
     conditions = list(_conditions(log, subject))
@@ -133,7 +148,7 @@ def _listed(lines: Sequence[str], name: str) -> Iterator[JobEvent]:
     below_header = False
     for number, line in enumerate(lines, start=1):
         below_header = below_header or bool(_HEADER.search(line))
-        if below_header and (found := _POD.match(line)):
+        if (found := _POD.match(line)) and (below_header or _FAILING.match(found["status"])):
             subject, status = f"pod/{found['name']}", found["status"]
             event = JobEvent("kubernetes", status.removeprefix("Init:"), "", subject, name=name, line=number)
             key = f"{found['namespace']}/{found['name']}"
@@ -144,6 +159,21 @@ def _listed(lines: Sequence[str], name: str) -> Iterator[JobEvent]:
             subject = f"node/{found['name']}"
             last[subject] = JobEvent("kubernetes", "NodeNotReady", "", subject, found["name"], name=name, line=number)
     yield from last.values()
+
+
+def _all_run(lines: Sequence[str]) -> bool:
+    """Return whether the last status of every pod in tables is that of one that runs or has succeeded."""
+    last: dict[str, str] = {}
+    below_header = False
+    for line in lines:
+        below_header = below_header or bool(_HEADER.search(line))
+        if below_header and (found := _POD.match(line)):
+            last[f"{found['namespace']}/{found['name']}"] = found["status"]
+    return bool(last) and all(_RUNNING.match(status) for status in last.values())
+
+
+def _last_started(rows: Sequence[_Row]) -> bool:
+    return bool(rows) and rows[-1].reason == "Started"
 
 
 def _rows(lines: list[str]) -> list[_Row]:
@@ -185,7 +215,8 @@ def _got_over(rows: Sequence[_Row], line: int) -> frozenset[str]:
     scheduled = BEFORE_SCHEDULED if later & {"Scheduled", "Pulling", "Pulled", "Created", "Started"} else frozenset()
     admitted = BEFORE_ADMITTED if later & {"QuotaReserved", "Admitted"} else frozenset()
     ready = frozenset({"NodeNotReady"}) if "NodeReady" in later else frozenset()
-    return scheduled | admitted | ready | (BEFORE_STARTED if "Started" in later else frozenset())
+    mounted = BEFORE_PULLED if later & {"Pulling", "Pulled"} else frozenset()
+    return scheduled | admitted | ready | mounted | (BEFORE_STARTED if "Started" in later else frozenset())
 
 
 def _subject(text: str) -> str:

@@ -23,7 +23,7 @@ class Confidence(StrEnum):
 class Finding:
     """The cause of a failure as one rule knows it: the cause and the remedy in words, the quote, and the rule's source.
 
-    `others` counts the other processes whose output matches the same rule.
+    `others` counts the other processes whose output matches the same rule. A hint fails no job by itself.
     """
 
     name: str
@@ -33,3 +33,4 @@ class Finding:
     source: str
     quote: Quote
     others: int = 0
+    is_hint: bool = False

@@ -11,11 +11,12 @@ from functools import cache
 
 from trainway.explain.attempts import began_at, current_attempt
 from trainway.explain.certainty import is_earlier, survived, with_doubt
-from trainway.explain.continued import without_overcome
+from trainway.explain.continued import has_ended, without_overcome
 from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
 from trainway.explain.finding import Confidence, Finding
 from trainway.explain.first_error import first_error, first_exit, is_of
+from trainway.explain.gpu_memory import gpu_memory_matches
 from trainway.explain.log_line_at import line_around, log_line_at, year_of
 from trainway.explain.lustre import lustre_matches
 from trainway.explain.matches import (
@@ -31,6 +32,8 @@ from trainway.explain.nccl_timeout import nccl_timeout_matches
 from trainway.explain.needles import compiled, matches_any, may_match
 from trainway.explain.rendezvous import rendezvous_matches
 from trainway.explain.rules import FailureRule, Level, load_rules
+from trainway.explain.scheduler import scheduler_matches
+from trainway.explain.slurm import read_records
 from trainway.explain.xid import xid_matches
 
 # Warnings that kubelets write for healthy nodes and pods while these start.
@@ -39,13 +42,25 @@ _HOUSEKEEPING = re.compile(r"^InvalidDiskCapacity: .*invalid capacity 0|^Unhealt
 _PREFIX = 100
 # Lines that only warn, but for the libraries that report their errors so.
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w*Warning: |: W (?:tensorflow|external)/|level=warn|\(ignored\)")
-_WARNS = re.compile(r"NCCL WARN|NRT:|NET/OFI|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)")
+_WARNS = re.compile(
+    r"NCCL WARN|NRT:|NET/OFI|CCOM WARN|<warn>|\(scheduler |RuntimeWarning: (?:invalid|overflow)|AWSError"
+)
+# PyTorch warns of each try to reach the rendezvous.
+_TRIES_AGAIN = re.compile(r"\[W[\d :.]*socket\.cpp:\d+\] \[c10d\]")
+# An error can quote what a program warned of before.
+_IS_ERROR = re.compile(r"\b(?:[Ee]rror|ERROR|FAILED)\b")
 _BEGINNING, _END = 3000, 1000
 _LONG_LINE = re.compile(rf"^[^\n]{{{_BEGINNING + _END + 10},}}", re.MULTILINE)
 _TRACKERS = ("COMET ERROR", "COMET WARNING", "wandb: ERROR", "wandb: WARNING")
 _OF_TRACKER = re.compile(
     rf"^[^\n]*(?:{'|'.join(_TRACKERS)})[^\n]*\nTraceback \(most recent[^\n]*\n"
     r"(?:[ \t][^\n]*\n)*?[ \t]+File \"[^\"\n]*/(?:comet_ml|wandb)/[^\n]*\n(?:[ \t]+(?!File )[^\n]*\n)*[^\s][^\n]*",
+    re.MULTILINE,
+)
+# Python ignores what a finalizer raises.
+_OF_FINALIZER = re.compile(
+    r"^(?P<before>[^\n]*)Traceback \(most recent call last\):\n[^\n]*File [^\n]*, in __del__\n"
+    r"(?:(?P=before)[ \t]+[^\n]*\n)*[^\n]*",
     re.MULTILINE,
 )
 # training/observe/run_state.py and trainway/launch/node/run_state.py print it.
@@ -59,7 +74,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     """
     if evidence.succeeded:
         return ()
-    evidence = read_descriptions(_without_asides(evidence))
+    evidence = read_records(read_descriptions(_without_asides(evidence)))
     dated = [each.time.isoformat() for each in evidence.events if each.time]
     year = year_of((*dated, *(log.text for log in evidence.logs)))
     current = current_attempt(evidence, year)
@@ -68,7 +83,9 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
         findings = _findings(evidence, year, None)
     if not findings and evidence.succeeded is False:
         findings = _findings(evidence, year, None, warned=True)
-    return findings or ((_nothing_said(evidence),) if evidence.succeeded is False else ())
+    if evidence.succeeded is False and all(each.is_hint for each in findings):
+        return (_nothing_said(evidence), *findings)
+    return findings
 
 
 def _findings(evidence: Evidence, year: int, began: datetime | None, *, warned: bool = False) -> tuple[Finding, ...]:
@@ -77,15 +94,16 @@ def _findings(evidence: Evidence, year: int, began: datetime | None, *, warned: 
     With `warned`, lines that only warn can have the cause as well.
     """
     whole, evidence = evidence, replace(evidence, logs=without_overcome(evidence.logs))
+    rules = load_rules()
     matches = [
-        *_matches(evidence, [rule for rule in load_rules() if not rule.lasts], year, warned=warned),
-        *_matches(
-            replace(evidence, logs=whole.logs), [rule for rule in load_rules() if rule.lasts], year, warned=warned
-        ),
+        *_matches(evidence, [rule for rule in rules if not rule.lasts], year, warned=warned),
+        *_matches(replace(evidence, logs=whole.logs), [rule for rule in rules if rule.lasts], year, warned=warned),
         *xid_matches(whole, year),
         *lustre_matches(whole, year),
         *nccl_timeout_matches(evidence, year),
         *rendezvous_matches(evidence, year),
+        *gpu_memory_matches(evidence, year),
+        *scheduler_matches(evidence, year),
     ]
     timed = [_timed(match, evidence) for match in matches]
     current = [match for match in timed if not (began and match.quote.time and match.quote.time < began)]
@@ -107,16 +125,21 @@ def _findings(evidence: Evidence, year: int, began: datetime | None, *, warned: 
 def _without_asides(evidence: Evidence) -> Evidence:
     """Return the evidence without errors after which a run as a rule continues. Line numbers stay the same.
 
-    They are the state of the run that cannot be written, and tracebacks that the client of an experiment tracker logs,
-    whose last frame is its own.
+    They are the state of the run that cannot be written, tracebacks that the client of an experiment tracker logs,
+    whose last frame is its own, and tracebacks of finalizers.
     Very long lines lose their middle, because the time of matching some patterns grows with the square of the length.
     """
 
     def without(text: str) -> str:
         text = _LONG_LINE.sub(lambda found: f"{found[0][:_BEGINNING]} … {found[0][-_END:]}", _OWN_WARNING.sub("", text))
+        if ", in __del__" in text:
+            text = _OF_FINALIZER.sub(lambda found: "\n" * found[0].count("\n"), text)
         if not any(word in text for word in _TRACKERS):
             return text
-        return _OF_TRACKER.sub(lambda found: "\n" * found[0].count("\n"), text)
+        # A traceback of the program itself ended it.
+        return _OF_TRACKER.sub(
+            lambda found: found[0] if ", in <module>" in found[0] else "\n" * found[0].count("\n"), text
+        )
 
     return replace(evidence, logs=tuple(replace(log, text=without(log.text)) for log in evidence.logs))
 
@@ -153,11 +176,20 @@ def _first(pattern: str, rule: FailureRule, text: str, *, warned: bool) -> re.Ma
     for found in compiled(pattern).finditer(text):
         start, end = line_around(text, found.start())
         line = text[start:end]
-        if not warned and rule.level is Level.CAUSE and _WARNING.search(line[:_PREFIX]) and not _WARNS.search(line):
+        if not warned and rule.level is Level.CAUSE and (_only_warns(line) or _tries_again(line, text)):
             continue
         if not any(compiled(each).search(line) for each in rule.unless):
             return found
     return None
+
+
+def _only_warns(line: str) -> bool:
+    found = _WARNING.search(line[:_PREFIX])
+    return bool(found and not _IS_ERROR.search(line[: found.start()]) and not _WARNS.search(line))
+
+
+def _tries_again(line: str, text: str) -> bool:
+    return bool(_TRIES_AGAIN.search(line)) and not has_ended(text)
 
 
 def _in_event(rule: FailureRule, event: JobEvent) -> Match | None:
@@ -217,7 +249,8 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
         first = same[0]
         others = len({match.quote.speaker for match in same} - {first.quote.speaker})
         sure = Confidence.CERTAIN if first.level is Level.CAUSE else Confidence.LIKELY
-        yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others)
+        hint = first.level is Level.HINT
+        yield Finding(name, sure, first.cause, first.remedy, first.source, first.quote, others, is_hint=hint)
 
 
 def _most_precise(matches: Sequence[Match]) -> list[Match]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from trainway.explain.evidence import Evidence, Exit, Log
 from trainway.explain.log_line_at import LogLine, bare, line_around, log_line_at
+from trainway.explain.suspects import tells_of_trouble
 
 Predicate = Callable[[str], bool]
 
@@ -31,7 +32,10 @@ _WEAK = (
 _NAMED = re.compile(r"^(?:[\w]+\.)*\w*(?:Error|Exception): \S")
 _PLAIN = re.compile(r"^(?:[\w./-]+: )?(?:[Ff]atal(?: error)?|FATAL|[Ee]rror|ERROR): \S|^\[(?:ERROR|FATAL)\] \S")
 _OVERCOME = re.compile(r"(?i)retry|retri|ignor|warning|falling back|skipp")
+# An exception that reports only how another program ended.
+_STATUS = re.compile(r"(?i)returned non-zero exit status|\bexit(?:ed)?(?: with)?(?: exit)? (?:code|status):? -?\d+\s*$")
 _LAST_LINES = 40
+_LINES_ABOVE = 30
 _SIGTERM_STATUS = 143
 
 
@@ -121,8 +125,31 @@ def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:
             unindented = line and not _indented(text[start:end])
             if unindented and _EXCEPTION.match(line):
                 if not explained(text[start:end]):
-                    yield start
+                    above = _what_it_ran(text, traceback.start(), line)
+                    yield start if above is None else above
                 break
+
+
+def _what_it_ran(text: str, traceback: int, exception: str) -> int | None:
+    """Return the position of the last error above a traceback whose exception reports only the status of a program.
+
+    Return None for every other exception, and without such a line.
+    """
+    if not _STATUS.search(exception):
+        return None
+    end = line_around(text, traceback)[0]
+    for _ in range(_LINES_ABOVE):
+        if end <= 0:
+            break
+        start, stop = line_around(text, end - 1)
+        if _TRACEBACK.search(text, start, stop):
+            break
+        if tells_of_trouble(text[start:stop]):
+            below = line_around(text, stop + 1)
+            # "The file is invalid because:"
+            return below[0] if text[start:stop].endswith(":") and below[0] < traceback else start
+        end = start
+    return None
 
 
 def _lines(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]], explained: Predicate) -> Iterator[int]:

@@ -57,7 +57,9 @@ _INDEX_LABELS = (
     "training.kubeflow.org/replica-index",
 )
 # Reasons of events that no longer apply once a pod was scheduled, or once its containers started.
-BEFORE_SCHEDULED = frozenset({"FailedScheduling"})
+BEFORE_SCHEDULED = frozenset({"FailedScheduling", "Unschedulable"})
+# The kubelet pulls an image after it has mounted the volumes and created the sandbox.
+BEFORE_PULLED = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 BEFORE_STARTED = frozenset(
     {"Failed", "ErrImagePull", "ImagePullBackOff", "BackOff", "FailedMount", "FailedAttachVolume"}
     | {"FailedCreatePodSandBox", "CreateContainerConfigError", "CreateContainerError"}

@@ -23,8 +23,10 @@ def as_text(findings: Sequence[Finding], evidence: Evidence | None = None) -> st
     if not findings:
         return "it succeeded" if evidence.succeeded else "\n".join(_without_findings(evidence))
     first, *others = findings
+    doubt = "" if first.confidence is Confidence.CERTAIN or first.is_hint else f" ({first.confidence})"
     lines = [
-        f"cause:    {first.cause}" + (f" ({first.confidence})" if first.confidence is not Confidence.CERTAIN else ""),
+        *(["nothing that was gathered tells of a failure; a change that is worth it:"] if first.is_hint else []),
+        f"{'hint:  ' if first.is_hint else 'cause: '}   {first.cause}{doubt}",
         f"evidence: {_where(first.quote, first.others)}",
         *_quoted(first, evidence),
         f"fix:      {first.remedy}",
@@ -64,6 +66,7 @@ def as_document(findings: Sequence[Finding]) -> list[dict[str, Any]]:
         {
             "name": each.name,
             "confidence": each.confidence.value,
+            "is_hint": each.is_hint,
             "cause": each.cause,
             "remedy": each.remedy,
             "source": each.source or None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from trainway.explain.evidence import SIGNAL_BASE, Evidence, Exit, JobEvent
@@ -14,6 +15,8 @@ from trainway.explain.evidence import SIGNAL_BASE, Evidence, Exit, JobEvent
 # `Comment=a word and another` ends where the next Key= begins.
 _PAIR = re.compile(r"(\w[\w:]*)=(.*?)(?=\s+[A-Z]\w*(?::\w+)?=|\s*$)", re.MULTILINE)
 _FINE = frozenset({"COMPLETED", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"})
+# The first line names a job or a node, and each line has keys.
+_RECORD = re.compile(r"^[ \t]*(?:JobId|NodeName)=\S+ [A-Z]\w*=.*(?:\n[ \t]*(?:[A-Z]\w*(?::\w+)?|OS)=.*)+", re.MULTILINE)
 _NODE_TROUBLE = re.compile(r"\b(DOWN|DRAIN(?:ED|ING)?|FAIL(?:ING)?|NOT_RESPONDING)\b")
 
 
@@ -29,6 +32,21 @@ def slurm_evidence(text: str, name: str = "slurm") -> Evidence:
 def is_slurm(text: str) -> bool:
     """Return whether a text is the output of one of the three commands."""
     return bool(re.match(r"\s*(?:JobID\||JobId=|NodeName=)", text))
+
+
+def read_records(evidence: Evidence) -> Evidence:
+    """Return the evidence with the records of `scontrol show` in its logs as events, and without them in the logs."""
+    logs, events = [], list(evidence.events)
+    for log in evidence.logs:
+        text = log.text
+        for found in _RECORD.finditer(text) if "JobId=" in text or "NodeName=" in text else ():
+            line = log.text.count("\n", 0, found.start()) + 1
+            told = list(_of_record(dict(_PAIR.findall(found[0]))))
+            events += [replace(event, name=log.name, line=line) for event in told]
+            if told:
+                text = text.replace(found[0], "\n" * found[0].count("\n"), 1)
+        logs.append(replace(log, text=text))
+    return replace(evidence, logs=tuple(logs), events=tuple(events))
 
 
 def _of_sacct(text: str, name: str) -> Evidence:

@@ -15,12 +15,17 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.htm
 # NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, name=python, Row Remapper: …
 _LINE = re.compile(r"NVRM: Xid \((?P<gpu>(?:PCI:)?[\w:.]+)\): (?P<number>\d+),?\s*(?P<words>.*)")
 
+# Ch 00000002 caused by previous Xid 149
+_EARLIER = re.compile(r"caused by previous Xid (\d+)")
+
 
 def xid_matches(evidence: Evidence, year: int) -> Iterator[Match]:
     """Yield the Xid errors in every log, without those that only follow another one."""
     for log in evidence.logs:
         for found in _LINE.finditer(log.text):
             number = int(found["number"])
+            if earlier := _EARLIER.search(found["words"]):
+                number = int(earlier[1])
             xid = load_xids().get(number)
             if xid and xid.level == "consequence":
                 continue

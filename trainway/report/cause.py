@@ -18,7 +18,7 @@ def why_it_failed(run: Path) -> str:
         findings = explain(evidence_of_run(run))
     except UsageError:
         findings = ()
-    if not findings or findings[0].confidence is Confidence.UNKNOWN:
+    if not findings or findings[0].is_hint or findings[0].confidence is Confidence.UNKNOWN:
         return f"{command} says why."
     first = findings[0]
     sure = "" if first.confidence is Confidence.CERTAIN else f" ({first.confidence})"
