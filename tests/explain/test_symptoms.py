@@ -4,8 +4,8 @@ The threads were found by what users see ("pods never start", "training stops af
 logs are reconstructions: each message is what its program prints, and hosts, times, paths, and numbers are made up.
 `right` lists the rules that name the cause of `verdict`. With `unknown`, quoting the line of `says` is an answer, too.
 
-The directory aside/ has 76 of the first 115 failures. A hash of the name selected them before the rules were written.
-The author of a rule reads the directory read/ only. Each file has the failures of one topic.
+The directory aside/ has 53 of the last 97 failures, which were collected after nearly all rules were written. A hash of
+the name selected them. The author of a rule reads the directory read/ only. Each file has the failures of one topic.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from trainway.spec.facts.files import read_facts
 
 HERE = Path(__file__).parent / "symptoms"
 # Shares of the answers: at least right, and at most wrong, of which some said that they are certain.
-BOUNDS = {"read": (0.96, 0.01), "aside": (0.60, 0.20)}
-MOST_ACCUSED = 0.031
+BOUNDS = {"read": (0.95, 0.02), "aside": (0.60, 0.20)}
+MOST_ACCUSED = 0.02
 
 
 class Symptom(BaseModel):
@@ -87,5 +87,5 @@ def test_there_are_enough_and_each_names_its_source() -> None:
     every = [symptom for part in BOUNDS for symptom in symptoms(part).values()]
     sources = [symptom.source for symptom in every]
     assert len(every) >= 350 and len(set(sources)) == len(sources)
-    assert len(symptoms("aside")) >= 76
+    assert len(symptoms("aside")) >= 50
     assert all(symptom.says or "unknown" not in symptom.right for symptom in every)
