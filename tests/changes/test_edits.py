@@ -28,6 +28,8 @@ from trainway.commands.changing import REFUSED
 from trainway.diff import look
 from trainway.diff.consequences import platforms_beside
 from trainway.diff.destroy import look_at_destroy
+from trainway.diff.look import _notices
+from trainway.diff.looked import Looked
 from trainway.diff.names import KINDS
 from trainway.diff.report import DiffReport, text_of
 from trainway.plan.document import plan_document
@@ -149,6 +151,8 @@ def test_a_platform_that_is_not_deployed_is_created(orchestrator: str, live_of: 
     assert (
         live.name not in "".join(platforms_beside(EmulatedAccount(live.emulator), live.name)).partition(" deployed")[0]
     )
+    other = live.platform.model_copy(update={"name": "other"})
+    assert _notices(EmulatedAccount(live.emulator), other, Looked({}, {}, [], {}, {}), {}) == (beside,)
     lines = text_of(report).splitlines()
     role = "control-plane" if orchestrator in KUBERNETES else "cluster"
     assert {f"{live.name}-{role}: a new stack", "  created           node group aa"} <= set(lines)

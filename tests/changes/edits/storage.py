@@ -77,7 +77,11 @@ OF_STORAGE: dict[str, Edit] = {
         (with_keys("storage", lustre=None),), refused="requires a file system", on=HYPERPOD
     ),
     "dynamic volumes": Edit((with_keys("storage", "lustre", dynamic_volumes=True),), "cluster/.*", on=KUBERNETES),
-    "root squash": Edit((with_keys("storage", "lustre", root_squash={}),), "file-system/.*"),
+    "root squash": Edit(
+        (with_keys("storage", "lustre", root_squash={}),),
+        "file-system/.*",
+        says=("  pipeline          sets root squash of the file system",),
+    ),
     "home directories": Edit(
         (with_keys("storage", home={}),),
         "file-system/Home.*",
