@@ -62,6 +62,9 @@ class ObservabilityStack(cdk.Stack):
         self.topic_arn = alerts.topic.topic_arn
         # The workspace of collected metrics imports it, and may come and go.
         offer(self, self.topic_arn)
+        messages = EventMessages(
+            self, "Events", platform=platform, kinds=event_kinds(platform), bucket=storage.bucket, alerts=alerts
+        )
         for image, settings in images.items():
             if severity := platform.of_image(image).image.scan.severity:
                 words = [] if image == DEFAULT_IMAGE else image.split("-")
@@ -73,11 +76,9 @@ class ObservabilityStack(cdk.Stack):
                     tag=settings.tag,
                     severity=severity,
                     alerts=alerts,
+                    messages=messages,
                 )
         monthly_budget(self, platform)
-        EventMessages(
-            self, "Events", platform=platform, kinds=event_kinds(platform), bucket=storage.bucket, alerts=alerts
-        )
         widgets: list[cloudwatch.IWidget] = []
         lustre = file_system.lustre
         if lustre:

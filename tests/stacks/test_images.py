@@ -127,6 +127,18 @@ def test_the_scan_of_every_image_has_an_alarm(stacks: dict[str, Template]) -> No
         assert f'"repository-name": ["atlas/{repository}"' in rules
 
 
+def test_what_the_topic_does_not_take_of_a_scan_goes_to_the_queue_with_an_alarm(stacks: dict[str, Template]) -> None:
+    made = stacks["observability"]["Resources"]
+    (queue,) = [name for name, each in made.items() if each["Type"] == "AWS::SQS::Queue"]
+    (policy,) = [name for name, each in made.items() if each["Type"] == "AWS::SQS::QueuePolicy"]
+    rules = [made[name] for name in made if name.startswith("ImageScan") and made[name]["Type"] == "AWS::Events::Rule"]
+    assert len(rules) == 2 * (1 + len(PLATFORM["images"]))
+    for rule in rules:
+        (target,) = rule["Properties"]["Targets"]
+        assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [queue, "Arn"]}}
+        assert policy in rule["DependsOn"], "EventBridge drops what it may not send"
+
+
 def test_the_bases_of_as_many_caches_are_kept_as_there_are_images(stacks: dict[str, Template]) -> None:
     policies = [
         json.loads(each["LifecyclePolicy"]["LifecyclePolicyText"])

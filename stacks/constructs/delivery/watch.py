@@ -21,8 +21,10 @@ RUNTIME = "python3.11"
 class Watch(Construct):
     """A rule that starts a runbook when the pipeline has failed, and the runbook, whose script tells the conditions.
 
-    A build that ends before its script runs tells nobody. The runbook runs in Systems Manager, and depends on none of
-    what the build may lack: a network, a quota of CodeBuild, an image, or a role of the build.
+    A build that ends before its script runs tells nobody. The runbook runs in Systems Manager, and depends on none
+    of what the build may lack: a network, a quota of CodeBuild, an image, or a role of the build. The rule has no
+    queue for events that Automation refuses: its only parameter is the ID of an execution, and CloudFormation,
+    which waits for the message, ends the deploy after its own time.
     """
 
     def __init__(self, scope: Construct, id: str, *, pipeline: str, stages: Sequence[BuildStage]) -> None:

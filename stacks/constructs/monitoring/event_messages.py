@@ -54,7 +54,7 @@ class EventMessages(Construct):
         super().__init__(scope, id)
         prefixes = [f"runs/{RECORDS}/", *(f"runs/{team.name}/{RECORDS}/" for team in platform.teams)]
         name = events_queue(platform.name)
-        queue = sqs.Queue(
+        self.queue = queue = sqs.Queue(
             self,
             "Queue",
             queue_name=name,
@@ -97,7 +97,7 @@ class EventMessages(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
             ),
         )
-        sending = queue.add_to_resource_policy(
+        self._sending = queue.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
@@ -132,9 +132,12 @@ class EventMessages(Construct):
             )
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
-            # EventBridge drops what it may not send.
-            if sending.policy_dependable is not None:
-                rule.node.add_dependency(sending.policy_dependable)
+            self.let_send(rule)
+
+    def let_send(self, rule: events.CfnRule) -> None:
+        """Create a rule after the policy of the queue. EventBridge drops what it may not send."""
+        if self._sending.policy_dependable is not None:
+            rule.node.add_dependency(self._sending.policy_dependable)
 
 
 def _permissions(

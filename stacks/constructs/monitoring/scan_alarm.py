@@ -13,6 +13,7 @@ from constructs import Construct
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
+from stacks.constructs.monitoring.event_messages import EventMessages
 from trainway.spec.sections.image import SEVERITIES, Severity
 
 # The tags of promoted images begin so: trainway/delivery/images.py.
@@ -25,6 +26,8 @@ class ScanAlarm(Construct):
     One rule takes the result of a scan after a push. The other takes what Inspector finds later in an image with the
     tag `tag`, or in a promoted one; it has no event where the registry has basic scanning. Both take findings of the
     severity, and worse ones.
+
+    What the topic does not take for a day goes to the queue of events that were not told, which has an alarm.
 
     The rules publish with a role. A policy of the topic that lets EventBridge in can have no condition, and would let
     in the rules of every account.
@@ -41,9 +44,10 @@ class ScanAlarm(Construct):
         tag: str,
         severity: Severity,
         alerts: Alerts,
+        messages: EventMessages,
     ) -> None:
         super().__init__(scope, id)
-        self._alerts = alerts
+        self._alerts, self._messages = alerts, messages
         self._role = iam.Role(self, "Role", assumed_by=service("events"))
         grant(
             self._role,
@@ -80,9 +84,11 @@ class ScanAlarm(Construct):
             arn=self._alerts.topic.topic_arn,
             role_arn=self._role.role_arn,
             input_transformer=transformer,
+            dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=self._messages.queue.queue_arn),
         )
         rule = events.CfnRule(self, id, description=description, event_pattern=pattern, targets=[target])
         needs_policies(rule, self._role)
+        self._messages.let_send(rule)
 
 
 def pattern_of_scans(repository: str, arn: str, severities: tuple[Severity, ...]) -> dict[str, Any]:
