@@ -1,4 +1,4 @@
-"""What EventBridge passes to the targets of a rule, and what becomes of an event that a target refuses."""
+"""EventBridge passes an input to the targets of a rule, and loses or queues an event that a target refuses."""
 
 from __future__ import annotations
 

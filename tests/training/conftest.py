@@ -237,11 +237,16 @@ def untouched(
 ) -> str:
     """The final loss of `job` on two ranks, run without interruption, as exact hexadecimal."""
     directory = tmp_path_factory.mktemp("untouched")
-    with launching(directory, torchrun) as start:
-        run = start(job_of(corpus_directory, variant, directory / "checkpoints"), 2)
+    return final_loss(job_of(corpus_directory, variant, directory / "checkpoints"), directory, torchrun)
+
+
+def final_loss(job: dict[str, Any], directory: Path, server: TorchrunServer) -> str:
+    """Run a job on two ranks without interruption, and return its final loss as exact hexadecimal."""
+    with launching(directory, server) as start:
+        run = start(job, 2)
         run.finish()
     (end,) = run.events("end")
-    assert end["step"] == STEPS
+    assert end["step"] == job["steps"]
     return str(end["loss_hex"])
 
 

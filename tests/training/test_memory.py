@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
-from tests.training.conftest import job_of, launching
+from tests.training.conftest import final_loss, job_of
 from tests.training.torchrun_server import TorchrunServer
 
 # On a busy machine, a job of some steps would end before its processes are killed.
@@ -96,10 +96,8 @@ def untouched(
 ) -> str:
     """The final loss of the job without interruption, as exact hexadecimal."""
     directory = tmp_path_factory.mktemp("untouched")
-    with launching(directory, torchrun) as start:
-        run = start(job_of(corpus_directory, variant, directory / "checkpoints") | {"steps": STEPS}, 2)
-        run.finish()
-    return str(run.events("end")[-1]["loss_hex"])
+    document = job_of(corpus_directory, variant, directory / "checkpoints") | {"steps": STEPS}
+    return final_loss(document, directory, torchrun)
 
 
 @pytest.fixture

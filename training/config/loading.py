@@ -16,7 +16,7 @@ _OF_LAUNCHER = (*LAUNCHER_SECTIONS, "on_checkpoint")
 
 
 class WrongJobFile(Exception):
-    """A job file that is not usable. The job exits with status 2, as after every `UserError`."""
+    """The exception for a job file with problems. The training job reports it, and exits with status 2."""
 
 
 def load(path: Path) -> Job:

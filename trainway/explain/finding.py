@@ -23,7 +23,8 @@ class Confidence(StrEnum):
 class Finding:
     """The cause of a failure as one rule knows it: the cause and the remedy in words, the quote, and the rule's source.
 
-    `others` counts the other processes whose output matches the same rule. A hint fails no job by itself.
+    `others` counts the other processes whose output matches the same rule. A hint is worth a change, and does not
+    fail a job.
     """
 
     name: str

@@ -131,7 +131,7 @@ def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:
 
 
 def _what_it_ran(text: str, traceback: int, exception: str) -> int | None:
-    """Return the position of the last error above a traceback whose exception reports only the status of a program.
+    """Return the position of the last error line above a traceback that reports only the exit status of a program.
 
     Return None for every other exception, and without such a line.
     """

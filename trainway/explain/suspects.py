@@ -55,7 +55,7 @@ def looks_like_an_error(line: str) -> bool:
 
 
 def tells_of_trouble(line: str) -> bool:
-    """Return whether a line looks like an error, or has a word of something that did not work."""
+    """Return whether a line looks like an error, or has a word such as `failed` or `denied`."""
     return any(sign.search(line) for sign in _SIGNS) and not _HARMLESS.search(bare(line))
 
 

@@ -91,7 +91,7 @@ class AwsQuestions:
         self.is_emulated = urlsplit(sts.meta.endpoint_url).hostname in ("localhost", "127.0.0.1")
 
     def _is_not_enabled(self) -> bool:
-        """Return whether another Region says that the account has not enabled this one."""
+        """Return True if EC2 in a Region without opt-in reports that the account has not enabled this Region."""
         other = always_enabled(self.region)
         if other == self.region:
             return False

@@ -135,7 +135,7 @@ class EventMessages(Construct):
             self.let_send(rule)
 
     def let_send(self, rule: events.CfnRule) -> None:
-        """Create a rule after the policy of the queue. EventBridge drops what it may not send."""
+        """Add a dependency of a rule on the policy of the queue. EventBridge drops events that it may not send."""
         if self._sending.policy_dependable is not None:
             rule.node.add_dependency(self._sending.policy_dependable)
 

@@ -13,7 +13,7 @@ from trainway.spec.problems import KeyPath
 
 @check("ec2:DescribeAvailabilityZones")
 def region(inquiry: Inquiry) -> Iterator[AccountFinding]:
-    """The account has each zone of the file. A Region that is not enabled refuses all credentials: see `aws.py`."""
+    """The account has each Availability Zone of the platform file, and each zone is available."""
     platform, aws = inquiry.platform, inquiry.aws
     found = aws.ask("ec2", "describe_availability_zones", AllAvailabilityZones=True) or {}
     zones = {each["ZoneId"]: each for each in found["AvailabilityZones"]}
