@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from trainway.explain.evidence import Evidence, Exit, Log
-from trainway.explain.log_line_at import LogLine, bare, line_around, log_line_at
+from trainway.explain.line_scores import highest_score
+from trainway.explain.log_line_at import LogLine, bare, line_around, lines_near, log_line_at
 from trainway.explain.suspects import tells_of_trouble
 
 Predicate = Callable[[str], bool]
@@ -32,29 +34,42 @@ _WEAK = (
 _NAMED = re.compile(r"^(?:[\w]+\.)*\w*(?:Error|Exception): \S")
 _PLAIN = re.compile(r"^(?:[\w./-]+: )?(?:[Ff]atal(?: error)?|FATAL|[Ee]rror|ERROR): \S|^\[(?:ERROR|FATAL)\] \S")
 _OVERCOME = re.compile(r"(?i)retry|retri|ignor|warning|falling back|skipp")
-# An exception that reports only how another program ended.
-_STATUS = re.compile(r"(?i)returned non-zero exit status|\bexit(?:ed)?(?: with)?(?: exit)? (?:code|status):? -?\d+\s*$")
 _LAST_LINES = 40
-_LINES_ABOVE = 30
+# Lines before and after the first error of a process, of which one is quoted.
+_AROUND = 30
 _SIGTERM_STATUS = 143
 
 
 def first_error(evidence: Evidence, explained: Predicate, year: int) -> LogLine | None:
-    """Return the first line that is an error of a process itself, in the log of the first process that failed, or None.
+    """Return the line that tells why the first process failed, near its first error, or None.
 
     Lines for which `explained` is true belong to a known failure. Lines that only look like an error count if the job
     is known to have failed. An error without a traceback counts at the end of a log, where nothing was done after it.
     """
     failed = evidence.succeeded is False or any(each.status for each in evidence.exits)
     found = [
-        log_line_at(log, position, year)
+        (log_line_at(log, position, year), position)
         for log in evidence.logs
         if (position := _error_in(log, explained, weak=failed)) is not None
     ]
     if not found:
         return None
     first = first_exit(evidence.exits)
-    return min(found, key=lambda log_line: _order(log_line, first))
+    error, position = min(found, key=lambda each: _order(each[0], first))
+    return _most_telling(error, position, explained, year)
+
+
+def _most_telling(error: LogLine, position: int, explained: Predicate, year: int) -> LogLine:
+    """Return the line with the highest score near an error. Lines of other ranks do not count."""
+    log, speakers = error.log, ((error.rank, error.local_rank), (error.log.rank, error.log.local_rank))
+
+    def may_be(line: str) -> bool:
+        said = log_line_at(replace(log, text=line), 0, year)
+        return (said.rank, said.local_rank) in speakers and tells_of_trouble(line) and not explained(line)
+
+    near = lines_near(log.text, position, above=_AROUND, below=_AROUND)
+    best = highest_score(log.text, near, may_be)
+    return log_line_at(log, best.position, year) if best else error
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
@@ -98,12 +113,7 @@ def _error_in(log: Log, explained: Predicate, *, weak: bool) -> int | None:
 def _last_errors(text: str, explained: Predicate) -> Iterator[int]:
     """Yield the positions of errors without a traceback in the last lines of a text."""
     end = len(text.rstrip())
-    start = end
-    for _ in range(_LAST_LINES):
-        start = text.rfind("\n", 0, start)
-        if start < 0:
-            break
-    position = start + 1
+    position = lines_near(text, end, above=_LAST_LINES).start
     while position < end:
         start, stop = line_around(text, position)
         line = bare(text[start:stop])
@@ -125,31 +135,8 @@ def _tracebacks(text: str, explained: Predicate) -> Iterator[int]:
             unindented = line and not _indented(text[start:end])
             if unindented and _EXCEPTION.match(line):
                 if not explained(text[start:end]):
-                    above = _what_it_ran(text, traceback.start(), line)
-                    yield start if above is None else above
+                    yield start
                 break
-
-
-def _what_it_ran(text: str, traceback: int, exception: str) -> int | None:
-    """Return the position of the last error line above a traceback that reports only the exit status of a program.
-
-    Return None for every other exception, and without such a line.
-    """
-    if not _STATUS.search(exception):
-        return None
-    end = line_around(text, traceback)[0]
-    for _ in range(_LINES_ABOVE):
-        if end <= 0:
-            break
-        start, stop = line_around(text, end - 1)
-        if _TRACEBACK.search(text, start, stop):
-            break
-        if tells_of_trouble(text[start:stop]):
-            below = line_around(text, stop + 1)
-            # "The file is invalid because:"
-            return below[0] if text[start:stop].endswith(":") and below[0] < traceback else start
-        end = start
-    return None
 
 
 def _lines(text: str, patterns: tuple[re.Pattern[str], re.Pattern[str]], explained: Predicate) -> Iterator[int]:

@@ -85,6 +85,16 @@ def line_around(text: str, position: int) -> tuple[int, int]:
     return start, len(text) if end < 0 else end
 
 
+def lines_near(text: str, position: int, *, above: int, below: int = 0) -> slice:
+    """Return the part of a text that has the line at a position, and up to some whole lines above and below it."""
+    start, end = line_around(text, position)
+    for _ in range(above):
+        start = text.rfind("\n", 0, max(start - 1, 0)) + 1
+    for _ in range(below):
+        end = line_around(text, min(end + 1, len(text)))[1]
+    return slice(start, end)
+
+
 def bare(line: str) -> str:
     """Return a line without the prefixes of log collectors."""
     prefix = _PREFIX.match(line)

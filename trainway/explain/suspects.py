@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from trainway.explain.continued import without_overcome
 from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Log
-from trainway.explain.log_line_at import bare, line_around, log_line_at, year_of
+from trainway.explain.line_scores import highest_score
+from trainway.explain.log_line_at import bare, lines_near, log_line_at, year_of
 from trainway.explain.matches import Quote, quote_log_line
 
 # Words of errors of daemons and tools: first those that name a level, then those that say what did not work.
@@ -21,31 +22,37 @@ _SIGNS = (
         r"(?i)\b(?:failed|failure|fails?|cannot|could ?n[o']t|can't|unable|denied|refused|rejected|timed out|timeout"
         r"|aborted?|killed|unreachable|unauthorized|forbidden|unhealthy|not ?ready|not found|no such|exceed(?:ed|s)"
         r"|evict(?:ed|ing)|insufficient|invalid|missing|lost|stuck|corrupt\w*|pending|backoff"
-        r"|crashloopbackoff|oomkilled|not (?:available|supported|enabled|allowed|permitted)|did(?:n't| not))\b"
+        r"|crashloopbackoff|oomkilled|not (?:available|supported|enabled|allowed|permitted)|d(?:id|o|oes)(?:n't| not)"
+        r"|(?:is|are) not)\b"
     ),
 )
 _HARMLESS = re.compile(
     r"(?i)\bno errors?\b|\b0 errors?\b|deprecat|will be ignored|\(ignored\)|\bretrying\b|\boptional\b"
+    r"|(?-i:\w+Warning: )"
 )
-_NOTHING = re.compile(r"(?!)")
 _LAST_LINES = 60
 _AROUND = 3
 
 
 def suspect_line(evidence: Evidence) -> Quote | None:
-    """Return the first line near the end of a log that looks like an error. Skip errors that the program overcame.
+    """Return the line near the end of a log that a person would quote. Skip errors that the program overcame.
 
-    Lines that only warn count if there are no others.
+    Harmless lines count if there are no others.
     """
     evidence = read_descriptions(evidence)
     year = year_of(tuple(log.text for log in evidence.logs))
     logs = without_overcome(evidence.logs)
-    for harmless in (_HARMLESS, _NOTHING):
-        for sign in _SIGNS:
-            for log in logs:
-                position = _first(log.text, sign, harmless)
-                if position is not None:
-                    return quote_log_line(log_line_at(log, position, year))
+    for may_be in (tells_of_trouble, _has_sign):
+        found = [
+            (best, log)
+            for log in logs
+            if (
+                best := highest_score(log.text, lines_near(log.text, len(log.text.rstrip()), above=_LAST_LINES), may_be)
+            )
+        ]
+        if found:
+            best, log = max(found, key=lambda each: each[0].score)
+            return quote_log_line(log_line_at(log, best.position, year))
     return None
 
 
@@ -56,7 +63,7 @@ def looks_like_an_error(line: str) -> bool:
 
 def tells_of_trouble(line: str) -> bool:
     """Return whether a line looks like an error, or has a word such as `failed` or `denied`."""
-    return any(sign.search(line) for sign in _SIGNS) and not _HARMLESS.search(bare(line))
+    return _has_sign(line) and not _HARMLESS.search(bare(line))
 
 
 def lines_around(logs: Sequence[Log], quote: Quote) -> tuple[str, ...]:
@@ -69,20 +76,5 @@ def lines_around(logs: Sequence[Log], quote: Quote) -> tuple[str, ...]:
     return tuple(f"{number}: {lines[number - 1]}" for number in range(first, last + 1) if lines[number - 1].strip())
 
 
-def _first(text: str, sign: re.Pattern[str], harmless: re.Pattern[str]) -> int | None:
-    position = _start_of_last(text)
-    while found := sign.search(text, position):
-        start, end = line_around(text, found.start())
-        if not harmless.search(bare(text[start:end])):
-            return start
-        position = end + 1
-    return None
-
-
-def _start_of_last(text: str) -> int:
-    start = len(text.rstrip())
-    for _ in range(_LAST_LINES):
-        start = text.rfind("\n", 0, start)
-        if start < 0:
-            return 0
-    return start + 1
+def _has_sign(line: str) -> bool:
+    return any(sign.search(line) for sign in _SIGNS)
