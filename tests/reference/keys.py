@@ -138,7 +138,7 @@ def _default(key: str, schema: Schema, part: Part) -> str:
 
 def cell(text: str) -> str:
     """Return a text as the cell of a table, with links to the pages of docs/ that it names."""
-    linked = re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../\1)", " ".join(text.split()))
+    linked = re.sub(r"(?<![\w/-])docs/([\w-]+\.md)", r"[\1](../\1)", " ".join(text.split()))
     return re.sub(r"<(?=\w)", "&lt;", linked.replace("|", "\\|"))
 
 

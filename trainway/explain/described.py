@@ -54,16 +54,16 @@ _QUIET = re.compile(
 )
 # The head of a pod that has ended.
 _HEAD = re.compile(
-    r"^Status: +Failed[ \t]*\nReason: +(?P<reason>\S+)[ \t]*\n(?:Message: +(?P<message>.*)\n)?", re.MULTILINE
+    r"^Status:\s+Failed[ \t]*\nReason:\s+(?P<reason>\S+)[ \t]*\n(?:Message:[ \t]+(?P<message>.*)\n)?", re.MULTILINE
 )
 _MORE = re.compile(r"^\s*│ {2,}?(?P<message>\S.*?)[\s│]*$")
 _NAME = re.compile(r"^Name:\s+(\S+)", re.MULTILINE)
 _KIND = re.compile(r"^Kind:\s+(\S+)", re.MULTILINE)
 _STATE = re.compile(
-    r"^(?P<indent> +)(?P<when>State|Last State): +(?P<state>Waiting|Terminated|Running)[ \t]*\n"
-    r"(?:(?P=indent) +Reason: +(?P<reason>\w+)[ \t]*\n)?"
-    r"(?:(?P=indent) +Message: +(?P<message>.*)\n)?"
-    r"(?:(?P=indent) +Exit Code: +(?P<code>\d+)[ \t]*\n)?",
+    r"^(?P<indent>[ \t]+)(?P<when>State|Last State):[ \t]+(?P<state>Waiting|Terminated|Running)[ \t]*\n"
+    r"(?:(?P=indent)[ \t]+Reason:[ \t]+(?P<reason>\w+)[ \t]*\n)?"
+    r"(?:(?P=indent)[ \t]+Message:[ \t]+(?P<message>.*)\n)?"
+    r"(?:(?P=indent)[ \t]+Exit Code:[ \t]+(?P<code>\d+)[ \t]*\n)?",
     re.MULTILINE,
 )
 # A condition as `kubectl describe` prints it, or `kubectl get -o yaml`.
@@ -79,12 +79,15 @@ _CONTROLLER = re.compile(r"^[^\n]*(?:\bReconcil\w+ [^\n]*error|\"controller\": ?
 _RUNNING = re.compile(r"(?:Running|Completed|Succeeded)$")
 # Statuses that are of a pod without a header of the table, too.
 _FAILING = re.compile(
-    r"(?:Init:)?(?:OutOf\w+|OOMKilled|ImagePullBackOff|ErrImagePull|Create\w+Error|UnexpectedAdmissionError)$"
+    r"(?:Init:)?(?:OutOf[\w./-]+|OOMKilled|ImagePullBackOff|ErrImagePull|Create\w+Error|UnexpectedAdmissionError)$"
 )
 # Reasons of Kueue's events that no longer apply once a workload has its quota.
 BEFORE_ADMITTED = frozenset({"Pending", "Inadmissible"})
 # Words of which every text that is read here has one. Long logs have none.
-_SIGNS = ("Warning", "Normal", "State:", "Reason:", "reason: ", "RESTARTS", "NotReady")
+_SIGNS = (
+    *("Warning", "Normal", "State:", "Reason:", "reason: ", "RESTARTS", "NotReady"),
+    *("OutOf", "OOMKilled", "ImagePull", "CreateContainer", "CreatePod", "UnexpectedAdmission"),
+)
 
 
 @dataclass(frozen=True)

@@ -164,10 +164,15 @@ def _in_log(rule: FailureRule, log: Log, year: int, *, warned: bool) -> Match | 
     firsts = [found for pattern in rule.log if (found := _first(pattern, rule, log.text, warned=warned))]
     if not firsts:
         return None
-    line = min(line_around(log.text, found.start()) for found in firsts)
-    told = [found.groupdict() for found in firsts if line_around(log.text, found.start()) == line]
+    line = min(line_around(log.text, _quoted_at(found)) for found in firsts)
+    told = [found.groupdict() for found in firsts if line_around(log.text, _quoted_at(found)) == line]
     words = max(told, key=lambda groups: sum(1 for word in groups.values() if word))
     return _match(rule, quote_log_line(log_line_at(log, line[0], year)), words)
+
+
+def _quoted_at(found: re.Match[str]) -> int:
+    """Return the position to quote: that of the group `quote`, for a pattern over several lines, or the match's own."""
+    return found.start("quote") if found.re.groupindex.get("quote") else found.start()
 
 
 def _first(pattern: str, rule: FailureRule, text: str, *, warned: bool) -> re.Match[str] | None:
@@ -254,15 +259,22 @@ def _ranked(matches: Sequence[Match], evidence: Evidence) -> Iterator[Finding]:
 
 
 def _most_precise(matches: Sequence[Match]) -> list[Match]:
-    """Return the matches. Omit those of rules with a negative precedence where another rule matches the same line."""
-    highest: dict[tuple[str, int | None, str], int] = {}
+    """Return the matches. Omit those of rules with a negative precedence where another rule matches the same line.
+
+    A rule that is `instead_of` the other one stays.
+    """
+    less = {rule.name: rule.instead_of for rule in load_rules()}
+    same_line: dict[tuple[str, int | None, str], list[Match]] = {}
     for match in matches:
-        key = (match.quote.name, match.quote.line, match.quote.text)
-        highest[key] = max(match.precedence, highest.get(key, match.precedence))
+        same_line.setdefault((match.quote.name, match.quote.line, match.quote.text), []).append(match)
     return [
         match
         for match in matches
-        if match.precedence >= highest[match.quote.name, match.quote.line, match.quote.text] or match.precedence >= 0
+        if match.precedence >= 0
+        or all(
+            other.precedence <= match.precedence or other.name in less.get(match.name, ())
+            for other in same_line[match.quote.name, match.quote.line, match.quote.text]
+        )
     ]
 
 

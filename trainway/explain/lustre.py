@@ -20,6 +20,8 @@ SOURCE = "https://doc.lustre.org/lustre_manual.xhtml"
 # LustreError: 11-0: fsx-OST0003-osc: operation ost_write to node 10.0.1.2@tcp failed: rc = -107
 _ERROR = re.compile(r"LustreError: .*?\b(?:rc|err|rc:)\s*[=:]?\s*-(?P<number>\d+)\b")
 _EVICTED = re.compile(r"LustreError: .*?[Tt]his client was evicted by (?P<target>\S+?);")
+# The number of these says nothing of its own. A rule explains them.
+_CONFIGURATION = re.compile(r"failed processing log|[Cc]onfi\w+ from log")
 _CONNECTED = re.compile(r"Lustre: .*(?:Connection restored to|recovery complete)")
 
 
@@ -57,9 +59,14 @@ def lustre_matches(evidence: Evidence, year: int) -> Iterator[Match]:
         for found in _ERROR.finditer(log.text):
             start, end = line_around(log.text, found.start())
             known = load_lustre_errnos().get(int(found["number"]))
-            if known is None or (known.overcome and connected > start) or _EVICTED.search(log.text[start:end]):
+            if known is None or (known.overcome and connected > start) or _told(log.text[start:end]):
                 continue
             quote = quote_log_line(log_line_at(log, found.start(), year))
             cause = f"Lustre error {found['number']} on {quote.who}: {known.meaning}"
             name, level = f"lustre-{found['number']}", Level[known.level.upper()]
             yield Match(name, level, cause, known.remedy, SOURCE, quote)
+
+
+def _told(line: str) -> bool:
+    """Return whether something else explains a line with an error number."""
+    return bool(_EVICTED.search(line) or _CONFIGURATION.search(line))
