@@ -4,8 +4,8 @@ The threads were found by what users see ("pods never start", "training stops af
 logs are reconstructions: each message is what its program prints, and hosts, times, paths, and numbers are made up.
 `right` lists the rules that name the cause of `verdict`. With `unknown`, quoting the line of `says` is an answer, too.
 
-The directory aside/ has 53 of the last 97 failures, which were collected after nearly all rules were written. A hash of
-the name selected them. The author of a rule reads the directory read/ only. Each file has the failures of one topic.
+The directory aside/ has the failures that were collected after nearly all rules were written, and that the author of a
+rule has not read. He reads the directory read/ only. Each file has the failures of one topic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trainway.spec.facts.files import read_facts
 
 HERE = Path(__file__).parent / "symptoms"
 # Shares of the answers: at least right, and at most wrong, of which some said that they are certain.
-BOUNDS = {"read": (0.96, 0.011), "aside": (0.60, 0.12)}
+BOUNDS = {"read": (0.96, 0.011), "aside": (0.68, 0.12)}
 MOST_ACCUSED = 0.009
 
 
@@ -79,13 +79,13 @@ def test_logs_with_ugly_lines_of_runs_that_went_well_are_not_accused() -> None:
     logs = [each["log"] for file in (HERE / "healthy").glob("*.yaml") for each in read_facts(file).values()]
     findings = [explain(Evidence((Log("posted.log", log),))) for log in logs]
     accused = sum(any(not each.is_hint for each in found) for found in findings)
-    assert len(logs) >= 240
+    assert len(logs) >= 280
     assert accused <= MOST_ACCUSED * len(logs)
 
 
 def test_there_are_enough_and_each_names_its_source() -> None:
     every = [symptom for part in BOUNDS for symptom in symptoms(part).values()]
     sources = [symptom.source for symptom in every]
-    assert len(every) >= 550 and len(set(sources)) == len(sources)
-    assert len(symptoms("aside")) >= 50
+    assert len(every) >= 680 and len(set(sources)) == len(sources)
+    assert len(symptoms("aside")) >= 110
     assert all(symptom.says or "unknown" not in symptom.right for symptom in every)
