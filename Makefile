@@ -28,7 +28,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 export JSII_NODE := $(CURDIR)/$(bin)/node
 cdk := node node_modules/aws-cdk/bin/cdk
 
-.PHONY: help setup setup-dev run test test-all lint docs format lock image-lock image-proof image-proof-cpu bench synth golden deploy destroy
+.PHONY: help setup setup-dev run test test-all lint docs format lock image-lock image-proof image-proof-cpu bench synth golden generated deploy destroy
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -78,8 +78,10 @@ synth: setup ## Write the templates of the platform file EXAMPLE to OUT
 	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)
 
 golden: setup-dev ## Update the examples' golden templates, which are reviewed like code, and checksums
-	$(bin)/python -m tests.golden
-	$(bin)/python -m tests.picture
+	$(bin)/python -m tests.generated templates picture
+
+generated: setup-dev ## Write all generated files: templates, pictures, reference pages, notices, and weights
+	$(bin)/python -m tests.generated
 
 deploy: setup ## Check the AWS account of this shell, show what a deploy of PLATFORM changes, and deploy it
 	AT_ONCE=$(AT_ONCE) SKIP_CHECKS="$(SKIP_CHECKS)" ALLOW_REPLACE="$(ALLOW_REPLACE)" scripts/deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)

@@ -123,8 +123,12 @@ def added(diff: str) -> str:
 def apply_diff(diff: str, text: str, name: str) -> str:
     """Return a file's text with the unchanged and removed lines of a diff replaced by its unchanged and added ones.
 
-    They occur once in the file, whose name is for the message otherwise.
+    A line `@@` separates changes of a file. The lines of each occur once in the file, whose name is for the message
+    otherwise.
     """
+    if "\n@@\n" in diff:
+        first, rest = diff.split("\n@@\n", maxsplit=1)
+        return apply_diff(rest, apply_diff(f"{first}\n", text, name), name)
     lines = diff.splitlines()
     old = "".join(f"\n{line[1:]}" for line in lines if not line.startswith("+")) + "\n"
     new = "".join(f"\n{line[1:]}" for line in lines if not line.startswith("-")) + "\n"

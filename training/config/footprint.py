@@ -25,8 +25,6 @@ from training.config.stage_sizes import StageSizes, stage_sizes
 
 VOCABULARY = 128_256
 """Number of tokens of Llama 3's tokenizer (arXiv 2407.21783, section 3.2), where the job's own is not known."""
-_MOMENTS = {"adamw": 8, "adamw-8bit": 2, "muon": 4}
-"""Bytes per parameter. Muon keeps one momentum of matrices, and 8-bit AdamW keeps norms and small matrices in fp32."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ def _moments_of_loss(stage: StageSizes, before: Footprint, weight: int) -> Itera
 def _moments_of_weights(stage: StageSizes) -> int:
     """Return the bytes of the optimizer's state."""
     optimizer = stage.job.optimizer
-    each = 4 if optimizer.state == "bf16" else _MOMENTS[optimizer.name]
+    each = optimizer.state_bytes
     # AdamW updates the embedding and the output.
     ends = 8 if optimizer.name == "muon" else each
     return each * stage.shard(stage.layers) + ends * stage.shard(0, stage.embedding, stage.output)

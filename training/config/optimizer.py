@@ -1,6 +1,6 @@
 """The sections `optimizer` and `schedule` of the job file."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -31,6 +31,22 @@ class Optimizer(Section):
         description="Type of AdamW's moments between steps. bf16 halves their memory, to 4 bytes per parameter. The "
         "step is computed in fp32 in both cases.",
     )
+
+    @property
+    def state_bytes(self) -> int:
+        """Return the bytes per parameter of a matrix that the optimizer keeps between steps.
+
+        AdamW keeps two moments, and Muon keeps one momentum. 8-bit AdamW keeps norms and small matrices in fp32.
+        """
+        match self.name:
+            case "adamw":
+                return 8 if self.state == "fp32" else 4
+            case "adamw-8bit":
+                return 2
+            case "muon":
+                return 4
+            case other:
+                assert_never(other)
 
     @field_validator("state")
     @classmethod

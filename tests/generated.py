@@ -1,0 +1,36 @@
+"""Write all generated files of the repository, or some of them.
+
+    make generated
+    python -m tests.generated reference line-scores
+
+Files that need the internet are not among them: `python -m delivery.refresh_lock` and `make lock` write those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+# What each module writes is in the table of CONTRIBUTING.md. The weights of lines come before the pages that name them.
+WRITERS = {
+    "line-scores": "tests.explain.fit_line_scores",
+    "reference": "tests.reference.pages",
+    "seams": "tests.seams.page",
+    "folders": "tests.rooms",
+    "notices": "tests.notices",
+    "templates": "tests.golden",
+    "picture": "tests.picture",
+}
+
+
+def main() -> None:
+    """Run the writers whose names are arguments, or all of them, one after the other. Stop at the first that fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*WRITERS, []], metavar="NAME", help=", ".join(WRITERS))
+    for name in parser.parse_args().names or WRITERS:
+        subprocess.run([sys.executable, "-m", WRITERS[name]], check=True)
+
+
+if __name__ == "__main__":
+    main()
