@@ -66,7 +66,7 @@ def signs_of(lines: Sequence[str]) -> list[frozenset[str]]:
 
     def placed(index: int) -> frozenset[str]:
         above = lines[index - 1].strip() if index else ""
-        places = {
+        held = {
             "indented": lines[index].startswith("  "),
             "below_frame": 'File "' in above,
             "below_colon": above.endswith(":") and "Traceback (most recent" not in above,
@@ -75,7 +75,7 @@ def signs_of(lines: Sequence[str]) -> list[frozenset[str]]:
             "last_trouble": troubled[-1:] == [index],
             "first_exception": raised[:1] == [index],
         }
-        return frozenset(name for name, holds in places.items() if holds)
+        return frozenset(name for name, holds in held.items() if holds)
 
     return [signs | placed(index) for index, signs in enumerate(worded)]
 
