@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import torch.distributed as dist
 
@@ -31,13 +30,7 @@ def not_finite(setup: Setup, step: int) -> str | None:
 
 
 def rewound(
-    setup: Setup,
-    start_from: str | None,
-    run: Path,
-    progress: Progress,
-    divergence: str,
-    rewinds: Counter[int],
-    metrics: Metrics | None,
+    setup: Setup, progress: Progress, divergence: str, rewinds: Counter[int], metrics: Metrics | None
 ) -> Progress:
     """Load the newest checkpoint, and return its progress with the samples that follow those of `progress`.
 
@@ -64,7 +57,7 @@ def rewound(
             f"{divergence}. The checkpoints are from before. {remedy}, or set instability.action to rewind, which "
             "leaves these samples out. Then launch the job again, which resumes from its newest checkpoint"
         )
-    loaded, _ = begin(setup, start_from, run)
+    loaded, _ = begin(setup)
     rewinds[loaded.step] += 1
     if rewinds[loaded.step] > settings.rewinds:
         tell()

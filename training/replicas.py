@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -57,15 +56,14 @@ class Deviation:
 class ReplicaComparison:
     """Compares the weights of the replicas of a run at intervals.
 
-    Every rank creates one instance per attempt. `run` is the directory of the run. `metrics` is None on all ranks but
-    rank 0.
+    Every rank creates one instance per attempt. `metrics` is None on all ranks but rank 0.
     """
 
-    def __init__(self, setup: Setup, run: Path, metrics: Metrics | None) -> None:
-        self._model, self._world, self._run, self._metrics = setup.local.model, setup.world, run, metrics
+    def __init__(self, setup: Setup, metrics: Metrics | None) -> None:
+        self._model, self._world, self._run, self._metrics = setup.local.model, setup.world, setup.directory, metrics
         # The job file may have -1, with ranks for one replica only.
         self._every = setup.job.replica_check.every if self._world.layout.dp_replicate > 1 else None
-        self._doubts = replica_verdict.kept(run) if self._every is not None else []
+        self._doubts = replica_verdict.kept(self._run) if self._every is not None else []
         # The sums of the steps since the last comparison. The verdict on two replicas needs those of the first error.
         self._sums: list[tuple[int, Tensor]] = []
 

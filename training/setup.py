@@ -49,7 +49,8 @@ class Setup:
 
     `parameters` counts those of the whole model. `identity` is what must not change between a save and a resume.
     `hosts` is the group in which checkpoints are coordinated: a thread writes them while training uses the other
-    groups. `memory` keeps checkpoints on the nodes, or is None.
+    groups. `memory` keeps checkpoints on the nodes, or is None. `checkpoints` and `start_from` are resolved locations.
+    `directory` is that of the run.
     """
 
     job: Job
@@ -62,6 +63,8 @@ class Setup:
     hosts: dist.ProcessGroup
     memory: NodeMemory | None
     checkpoints: str
+    start_from: str | None
+    directory: Path
     pace: Pace
 
 
@@ -85,8 +88,11 @@ def open_inputs(job: Job, process: Process) -> JobInputs:
     return JobInputs(layout, shape, data, checkpoints, start_from)
 
 
-def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
-    """Return this rank's part of the model, its optimizer, and the groups of its checkpoints. Every rank calls this."""
+def set_up(job: Job, inputs: JobInputs, world: World, directory: Path) -> Setup:
+    """Return this rank's part of the model, its optimizer, and the groups of its checkpoints. Every rank calls this.
+
+    `directory` is that of the run.
+    """
     shape, index = inputs.shape, inputs.data.index
     with torch.device("meta"):
         model = Decoder(shape, index.vocabulary, job.memory.loss_chunks)
@@ -113,6 +119,8 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
         hosts=hosts,
         memory=memory,
         checkpoints=inputs.checkpoints,
+        start_from=inputs.start_from,
+        directory=directory,
         pace=pace_of(
             shape,
             index.vocabulary,
@@ -124,19 +132,19 @@ def set_up(job: Job, inputs: JobInputs, world: World) -> Setup:
     )
 
 
-def begin(setup: Setup, start_from: str | None, run: Path) -> tuple[Progress, Resumed | None]:
+def begin(setup: Setup) -> tuple[Progress, Resumed | None]:
     """Fill the model from the newest checkpoint of the run, from `start_from`, or with its initial weights.
 
-    `run` is the directory of the run. Returns the progress so far, and the checkpoint that the run resumes from, or
-    None for a new run.
+    Returns the progress so far, and the checkpoint that the run resumes from, or None for a new run. Every rank calls
+    this.
 
     Raises:
         UserError: no checkpoint of the run can be read, those that it had are gone, or `start_from` is of another model
             or tokenizer.
     """
-    model, job = setup.local.model, setup.job
+    model, job, start_from = setup.local.model, setup.job, setup.start_from
     resumed = checkpoint.resume(
-        setup.checkpoints, setup.memory, model, setup.optimizer, setup.identity, run, job.checkpoint.keep
+        setup.checkpoints, setup.memory, model, setup.optimizer, setup.identity, setup.directory, job.checkpoint.keep
     )
     if resumed:
         return resumed.progress, resumed

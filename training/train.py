@@ -66,7 +66,7 @@ from training.optim.step_guard import StepGuard
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, meet, this_process
 from training.replicas import ReplicaComparison
-from training.setup import JobInputs, Setup, begin, open_inputs, set_up
+from training.setup import Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
 STEPS_BETWEEN_COLLECTIONS = 100
@@ -194,20 +194,18 @@ def train(
         nodes = nodes_of_run(store, process.rank)
         world = join(inputs.layout, process.device)
         allow_around_steps(world, job.hang_detection)
-        setup = set_up(job, inputs, world)
+        setup = set_up(job, inputs, world, run)
         # After the loss of a host, rank 0 may have to wait until the lease of that host expires.
         watchdog.other("the wait for the leases", longer_by=SECONDS_UNTIL_DEAD)
         with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
             watchdog.other("the start")
-            return take_steps(setup, inputs, stop, watchdog, run, nodes, check_leases, until_step, profile_steps, began)
+            return take_steps(setup, stop, watchdog, nodes, check_leases, until_step, profile_steps, began)
 
 
 def take_steps(
     setup: Setup,
-    inputs: JobInputs,
     stop: StopSignal,
     watchdog: Watchdog,
-    run: Path,
     nodes: Sequence[str],
     check_leases: Callable[[], None],
     until_step: int | None,
@@ -215,13 +213,13 @@ def take_steps(
     began: float,
 ) -> bool:
     """Take the steps of a run that has its leases. See `train`."""
-    job = setup.job
+    job, run = setup.job, setup.directory
     loading = time.monotonic()
-    progress, resumed = begin(setup, inputs.start_from, run)
+    progress, resumed = begin(setup)
     load_seconds = time.monotonic() - loading
-    if resumed and inputs.start_from and setup.world.rank == 0:
+    if resumed and setup.start_from and setup.world.rank == 0:
         own = f"the run resumes from its own checkpoint of step {progress.step}"
-        print(f"checkpoint.start_from: {inputs.start_from} is not read, because {own}", flush=True)
+        print(f"checkpoint.start_from: {setup.start_from} is not read, because {own}", flush=True)
     last_step = job.steps if until_step is None else min(until_step, job.steps)
 
     world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
@@ -232,7 +230,7 @@ def take_steps(
         "load_seconds": round(load_seconds, 3) if resumed else 0.0,
     }
     metrics = start_metrics(job, run, resumed, description | times, nodes) if world.rank == 0 else None
-    replica_comparison = ReplicaComparison(setup, run, metrics)
+    replica_comparison = ReplicaComparison(setup, metrics)
     cadence = Cadence(job.checkpoint, progress.step, len(nodes))
     exporter = run_exporter(description, cadence.every, resumed_from)
     layers, stage = list(local.model.layers.values()), world.mesh.get_local_rank("pp")
@@ -329,7 +327,7 @@ def take_steps(
                 watchdog.other("a rewind")
                 saver.wait()
                 allow_around_steps(world, job.hang_detection)
-                progress = rewound(setup, inputs.start_from, run, progress, divergence, rewinds, metrics)
+                progress = rewound(setup, progress, divergence, rewinds, metrics)
                 first_step = progress.step + 1
                 guard, loss_scale = begin_at(setup, progress)
                 batches.close()
