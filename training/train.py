@@ -25,47 +25,39 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from training import config
-from training.checkpoint import Cadence, Progress, Saver
+from training.checkpoint import Cadence, Saver
 from training.checkpoint.leases import leased
-from training.checkpoint.resume import Resumed
 from training.checkpoint.saver import is_saving
 from training.config import Job
-from training.data.batches import rank_batches
 from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
 from training.evaluation import evaluate
 from training.hosts.agent import end_with_agent
 from training.hosts.device_fault import device_fault
 from training.hosts.lease import SECONDS_UNTIL_DEAD
-from training.hosts.run_record import FROM_SCRATCH, read_record
 from training.hosts.stopping import StopSignal
 from training.hosts.suspect_nodes import suspect, this_attempt
 from training.hosts.this_node import node_name, nodes_of_run
 from training.model.attention_kernels import chosen_kernels
 from training.observe.exporter import run_exporter
 from training.observe.laps import Laps
-from training.observe.metrics import Metrics, peak_memory
+from training.observe.metrics import peak_memory
 from training.observe.profiling import profiling
 from training.observe.reports import PendingStep, Reading, Reports, describe
-from training.observe.run_state import run_state, write_failure
+from training.observe.run_state import write_failure
 from training.observe.straggler_watch import StragglerWatch
-from training.observe.trackers import TrackerProcesses
 from training.observe.watchdog import Watchdog
-from training.optim.step_guard import StepGuard
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, meet, this_process
 from training.replicas import ReplicaComparison
+from training.run import TrainState, end_metrics, start_metrics
 from training.setup import Setup, begin, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
@@ -229,7 +221,7 @@ def take_steps(
         "startup_seconds": round(time.monotonic() - began, 3),
         "load_seconds": round(load_seconds, 3) if resumed else 0.0,
     }
-    metrics = start_metrics(job, run, resumed, description | times, nodes) if world.rank == 0 else None
+    metrics = start_metrics(setup, resumed, description | times, nodes) if world.rank == 0 else None
     replica_comparison = ReplicaComparison(setup, metrics)
     cadence = Cadence(job.checkpoint, progress.step, len(nodes))
     exporter = run_exporter(description, cadence.every, resumed_from)
@@ -237,10 +229,8 @@ def take_steps(
     stragglers = StragglerWatch(layers, stage, world.device)
     watchdog.on_beat = stragglers.exchange
     reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers, run)
-    first_step = progress.step + 1
     laps = Laps(world.device)
-    guard, loss_scale = begin_at(setup, progress)
-    rewinds: Counter[int] = Counter()
+    state = TrainState(setup, progress)
     # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
     gc.collect()
     gc.disable()
@@ -248,8 +238,7 @@ def take_steps(
         if exporter:
             running.enter_context(contextlib.closing(exporter))
         running.enter_context(contextlib.closing(data.samples))
-        batches = batches_from(setup, progress)
-        running.callback(lambda: batches.close())
+        running.enter_context(contextlib.closing(state))
         saver = Saver(
             setup.checkpoints,
             job.checkpoint,
@@ -270,14 +259,14 @@ def take_steps(
             end_profiled_step = running.enter_context(profiling(run / "profile", profile_steps, world.device))
         laps.start()
         told_to_stop = False
-        while progress.step < last_step and not told_to_stop:
-            step = progress.step + 1
+        while state.progress.step < last_step and not told_to_stop:
+            step = state.progress.step + 1
             watchdog.step()
             laps.lap("other")
-            batch = local.batch(next(batches))
+            batch = local.batch(next(state.batches))
             laps.lap("data_wait")
 
-            loss = compute_gradients(local, batch, job.batch.micro, laps, loss_scale)
+            loss = compute_gradients(local, batch, job.batch.micro, laps, state.loss_scale)
 
             saver.wait_until_copied()
             laps.lap("checkpoint")
@@ -285,14 +274,13 @@ def take_steps(
             # Sum over the global batch. In a pipeline, only the last rank has a loss.
             dist.all_reduce(loss)
             loss *= layout.pp / world.size
-            update = update_weights(setup, guard, step, loss, loss_scale)
-            loss_scale = update.loss_scale
+            update = update_weights(setup, state.guard, step, loss, state.loss_scale)
             laps.lap("optimizer")
-            if step == first_step:
+            if step == state.first_step:
                 allow_for_steps(world, job.hang_detection)
 
             reading = Reading(loss, update.gradient_norm, *update.decision)
-            progress = replace(progress, step=step, samples=progress.samples + job.batch.global_)
+            state.advance(update.loss_scale)
             laps.lap("other")
 
             # The whole step is queued on the device. While it runs, the host reports the step before.
@@ -311,14 +299,14 @@ def take_steps(
                     watchdog.other("a checkpoint")
                     # Nothing of a skipped step is in the state, so its loss is not of the state either.
                     good = result if not result.skipped else reports.newest
-                    progress = replace(
-                        progress,
-                        loss=progress.loss if good is None or good.skipped else good.loss,
-                        loss_scale=float(loss_scale),
-                        recent=guard.recent(),
+                    state.progress = replace(
+                        state.progress,
+                        loss=state.progress.loss if good is None or good.skipped else good.loss,
+                        loss_scale=float(state.loss_scale),
+                        recent=state.guard.recent(),
                     )
                     cadence.step_seconds = reports.step_seconds()
-                    saver.save(local.model, setup.optimizer, progress, setup.identity, last)
+                    saver.save(local.model, setup.optimizer, state.progress, setup.identity, last)
                     reports.interval(cadence.every, cadence.newly_adopted())
                 laps.lap("checkpoint")
             reports.checkpoints(saver.complete())
@@ -327,11 +315,9 @@ def take_steps(
                 watchdog.other("a rewind")
                 saver.wait()
                 allow_around_steps(world, job.hang_detection)
-                progress = rewound(setup, progress, divergence, rewinds, metrics)
-                first_step = progress.step + 1
-                guard, loss_scale = begin_at(setup, progress)
-                batches.close()
-                batches = batches_from(setup, progress)
+                progress = rewound(setup, state.progress, divergence, state.rewinds, metrics)
+                state.close()
+                state.continue_from(progress)
                 reports.newest, told_to_stop = None, False
                 laps.start()
                 continue
@@ -339,7 +325,7 @@ def take_steps(
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
             measured = laps.end_step(), peak_memory(world.device), stragglers.end_step()
-            reports.hold(PendingStep(step, progress.samples, update.learning_rate, reading, *measured))
+            reports.hold(PendingStep(step, state.progress.samples, update.learning_rate, reading, *measured))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
                 watchdog.other("an evaluation")
                 reports.flush()
@@ -358,9 +344,10 @@ def take_steps(
         if setup.memory:
             setup.memory.remove()
 
+    progress = state.progress
     if metrics:
-        state = "succeeded" if progress.step == last_step else "stopped"
-        end_metrics(metrics, progress, time.monotonic() - began, state)
+        outcome = "succeeded" if progress.step == last_step else "stopped"
+        end_metrics(metrics, progress, time.monotonic() - began, outcome)
         end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
         print(end, flush=True)
     if progress.step < last_step:
@@ -369,48 +356,6 @@ def take_steps(
     # A rank that exits while another still communicates with it can fail after all its work is done.
     dist.barrier()
     return progress.step < last_step
-
-
-def begin_at(setup: Setup, progress: Progress) -> tuple[StepGuard, Tensor | float]:
-    """Return what decides about steps after `progress`, and the loss scale, which is on the device in fp16."""
-    device = setup.world.device
-    scale = torch.tensor(progress.loss_scale, device=device) if setup.job.precision == "fp16" else progress.loss_scale
-    return StepGuard(setup.job.instability, device, progress.recent), scale
-
-
-def batches_from(setup: Setup, progress: Progress) -> Generator[Tensor]:
-    """Return the batches of this rank that follow `progress`."""
-    world, job = setup.world, setup.job
-    on_gpu = world.device.type == "cuda"
-    return rank_batches(
-        setup.data.samples, progress.samples, job.batch.global_, world.data_rank, world.layout.dp, pin=on_gpu
-    )
-
-
-def start_metrics(
-    job: Job, run: Path, resumed: Resumed | None, description: dict[str, Any], nodes: Sequence[str]
-) -> Metrics:
-    """Open the metrics of a run in its directory, and describe the run there, and where its platform is."""
-    if state := run_state():
-        state.take("nodes", {"nodes": nodes})
-    trackers = TrackerProcesses(job.trackers, job.name, run) if job.trackers.named else None
-    launch = os.environ.get(FROM_SCRATCH)
-    begins_anew = launch is not None and launch not in read_record(run).from_scratch
-    follows = resumed.progress.step if resumed else 0 if begins_anew else None
-    metrics = Metrics(run, job.steps, follows, state, trackers)
-    if begins_anew:
-        metrics.event("from_scratch", launch=launch)
-    metrics.start(**description)
-    if resumed:
-        metrics.event("resumed", step=resumed.progress.step, source=resumed.source)
-    return metrics
-
-
-def end_metrics(metrics: Metrics, progress: Progress, seconds: float, state: str) -> None:
-    """Write the last event of a run that took `seconds` and is `succeeded` or `stopped`, and close its metrics."""
-    loss = progress.loss
-    metrics.event("end", step=progress.step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
-    metrics.close(state)
 
 
 if __name__ == "__main__":

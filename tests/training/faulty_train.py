@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+run: Any = importlib.import_module("training.run")
 train: Any = importlib.import_module("training.train")
 FAULTS = json.loads(os.environ["FAULTS"])
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -43,14 +44,14 @@ def kinds() -> list[str]:
 
 def watch_samples() -> None:
     """Note which samples the current step sees."""
-    batches = train.rank_batches
+    batches = run.rank_batches
 
     def noting(samples: Any, first: int, global_batch: int, *rest: Any, **named: Any) -> Iterator[Tensor]:
         for number, batch in enumerate(batches(samples, first, global_batch, *rest, **named)):
             step_of_batch[0] = first + number * global_batch
             yield batch
 
-    train.rank_batches = noting
+    run.rank_batches = noting
 
 
 def plant_faults() -> None:
