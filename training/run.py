@@ -1,23 +1,47 @@
-"""Hold the state of a run on one rank while it takes its steps, and begin and end its metrics."""
+"""Hold a run on one rank while it takes its steps: load its newest checkpoint, and open what the steps use."""
 
+import contextlib
 import os
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from training.checkpoint import Progress
+from training.checkpoint import Cadence, Progress, Saver
 from training.checkpoint.resume import Resumed
 from training.data.batches import rank_batches
 from training.hosts.run_record import FROM_SCRATCH, read_record
+from training.hosts.stopping import StopSignal
+from training.model.attention_kernels import chosen_kernels
+from training.observe.exporter import run_exporter
+from training.observe.laps import Laps
 from training.observe.metrics import Metrics
+from training.observe.profiling import profiling
+from training.observe.reports import Reports, describe
 from training.observe.run_state import run_state
+from training.observe.straggler_watch import StragglerWatch
 from training.observe.trackers import TrackerProcesses
+from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
-from training.setup import Setup
+from training.replicas import ReplicaComparison
+from training.setup import Setup, begin
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What can end an attempt before its last step.
+
+    `stop` receives the signals to stop. `watchdog` ends a rank that hangs. `check_leases` raises LocationInUse if
+    another run has taken a lease of this one.
+    """
+
+    stop: StopSignal
+    watchdog: Watchdog
+    check_leases: Callable[[], None]
 
 
 class TrainState:
@@ -59,7 +83,113 @@ class TrainState:
         self.batches.close()
 
 
-def start_metrics(setup: Setup, resumed: Resumed | None, description: dict[str, Any], nodes: Sequence[str]) -> Metrics:
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run on this rank, in one attempt.
+
+    `began` is the monotonic time of the attempt's start, in seconds. `last_step` is the last step of this attempt.
+    `metrics` is None on all ranks but rank 0. `end_profiled_step` is called after each step, unless it is None.
+    """
+
+    setup: Setup
+    state: TrainState
+    guards: Guards
+    cadence: Cadence
+    saver: Saver
+    replica_comparison: ReplicaComparison
+    metrics: Metrics | None
+    reports: Reports
+    stragglers: StragglerWatch
+    laps: Laps
+    end_profiled_step: Callable[[], None] | None
+    began: float
+    last_step: int
+
+    @property
+    def has_steps_left(self) -> bool:
+        """Return whether the last step of this attempt is not taken yet."""
+        return self.state.progress.step < self.last_step
+
+
+@contextlib.contextmanager
+def open_run(
+    setup: Setup,
+    guards: Guards,
+    nodes: Sequence[str],
+    began: float,
+    until_step: int | None,
+    profile_steps: int | None,
+) -> Iterator[TrainingRun]:
+    """Load the newest checkpoint of a run that has its leases, and open everything that takes part in its steps.
+
+    `nodes` are the names of the run's nodes, on rank 0. `began` is the monotonic time of the attempt's start, in
+    seconds. See `training.train.train` for the other arguments. The end of the context closes everything.
+
+    Raises:
+        UserError: the checkpoints of the run, or the weights that it starts from, are not usable.
+    """
+    job, world, directory = setup.job, setup.world, setup.directory
+    progress, resumed, seconds = _load(setup, began)
+    resumed_from = resumed.progress.step if resumed else None
+    description = describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace)
+    metrics = _start_metrics(setup, resumed, description | seconds, nodes) if world.rank == 0 else None
+    replica_comparison = ReplicaComparison(setup, metrics)
+    cadence = Cadence(job.checkpoint, progress.step, len(nodes))
+    exporter = run_exporter(description, cadence.every, resumed_from)
+    layers, stage = list(setup.local.model.layers.values()), world.mesh.get_local_rank("pp")
+    stragglers = StragglerWatch(layers, stage, world.device)
+    guards.watchdog.on_beat = stragglers.exchange
+    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers, directory)
+    state = TrainState(setup, progress)
+    with contextlib.ExitStack() as running:
+        if exporter:
+            running.enter_context(contextlib.closing(exporter))
+        running.enter_context(contextlib.closing(setup.data.samples))
+        running.enter_context(contextlib.closing(state))
+        saver = _saver_of(setup, guards, cadence, resumed.damaged if resumed else ())
+        running.push(saver.leave)
+        running.callback(lambda: reports.failed_saves(saver.failed()))
+        running.enter_context(chosen_kernels(world.device))
+        end_profiled_step = None
+        if profile_steps and world.rank == 0:
+            end_profiled_step = running.enter_context(profiling(directory / "profile", profile_steps, world.device))
+        yield TrainingRun(
+            setup=setup,
+            state=state,
+            guards=guards,
+            cadence=cadence,
+            saver=saver,
+            replica_comparison=replica_comparison,
+            metrics=metrics,
+            reports=reports,
+            stragglers=stragglers,
+            laps=Laps(world.device),
+            end_profiled_step=end_profiled_step,
+            began=began,
+            last_step=job.steps if until_step is None else min(until_step, job.steps),
+        )
+
+
+def _load(setup: Setup, began: float) -> tuple[Progress, Resumed | None, dict[str, float]]:
+    """Fill the model as `training.setup.begin` does, and measure how long that and the start took.
+
+    Returns the progress so far, the checkpoint that the run resumes from, and the seconds since `began` and of the
+    load, under the names that the metrics have for them.
+    """
+    loading = time.monotonic()
+    progress, resumed = begin(setup)
+    load_seconds = time.monotonic() - loading
+    if resumed and setup.start_from and setup.world.rank == 0:
+        own = f"the run resumes from its own checkpoint of step {progress.step}"
+        print(f"checkpoint.start_from: {setup.start_from} is not read, because {own}", flush=True)
+    seconds = {
+        "startup_seconds": round(time.monotonic() - began, 3),
+        "load_seconds": round(load_seconds, 3) if resumed else 0.0,
+    }
+    return progress, resumed, seconds
+
+
+def _start_metrics(setup: Setup, resumed: Resumed | None, description: dict[str, Any], nodes: Sequence[str]) -> Metrics:
     """Open the metrics of a run in its directory, and describe the run there, and where its platform is."""
     job, directory = setup.job, setup.directory
     if state := run_state():
@@ -75,6 +205,23 @@ def start_metrics(setup: Setup, resumed: Resumed | None, description: dict[str, 
     if resumed:
         metrics.event("resumed", step=resumed.progress.step, source=resumed.source)
     return metrics
+
+
+def _saver_of(setup: Setup, guards: Guards, cadence: Cadence, damaged: Collection[int]) -> Saver:
+    """Return the saver of a run. `damaged` are steps whose checkpoints cannot be read."""
+    job = setup.job
+    return Saver(
+        setup.checkpoints,
+        job.checkpoint,
+        setup.memory,
+        setup.world.device,
+        setup.hosts,
+        on_failure=guards.stop.request,
+        check_leases=guards.check_leases,
+        damaged=damaged,
+        cadence=cadence,
+        patience=job.hang_detection.collective_timeout_seconds,
+    )
 
 
 def end_metrics(metrics: Metrics, progress: Progress, seconds: float, state: str) -> None:

@@ -25,14 +25,13 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch.distributed as dist
 
 from training import config
-from training.checkpoint import Cadence, Saver
 from training.checkpoint.leases import leased
 from training.checkpoint.saver import is_saving
 from training.config import Job
@@ -45,20 +44,14 @@ from training.hosts.lease import SECONDS_UNTIL_DEAD
 from training.hosts.stopping import StopSignal
 from training.hosts.suspect_nodes import suspect, this_attempt
 from training.hosts.this_node import node_name, nodes_of_run
-from training.model.attention_kernels import chosen_kernels
-from training.observe.exporter import run_exporter
-from training.observe.laps import Laps
 from training.observe.metrics import peak_memory
-from training.observe.profiling import profiling
-from training.observe.reports import PendingStep, Reading, Reports, describe
+from training.observe.reports import PendingStep, Reading
 from training.observe.run_state import write_failure
-from training.observe.straggler_watch import StragglerWatch
 from training.observe.watchdog import Watchdog
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, meet, this_process
-from training.replicas import ReplicaComparison
-from training.run import TrainState, end_metrics, start_metrics
-from training.setup import Setup, begin, open_inputs, set_up
+from training.run import Guards, end_metrics, open_run
+from training.setup import Setup, open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
 STEPS_BETWEEN_COLLECTIONS = 100
@@ -191,75 +184,30 @@ def train(
         watchdog.other("the wait for the leases", longer_by=SECONDS_UNTIL_DEAD)
         with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
             watchdog.other("the start")
-            return take_steps(setup, stop, watchdog, nodes, check_leases, until_step, profile_steps, began)
+            guards = Guards(stop, watchdog, check_leases)
+            return take_steps(setup, guards, nodes, began, until_step, profile_steps)
 
 
 def take_steps(
     setup: Setup,
-    stop: StopSignal,
-    watchdog: Watchdog,
+    guards: Guards,
     nodes: Sequence[str],
-    check_leases: Callable[[], None],
+    began: float,
     until_step: int | None,
     profile_steps: int | None,
-    began: float,
 ) -> bool:
     """Take the steps of a run that has its leases. See `train`."""
-    job, run = setup.job, setup.directory
-    loading = time.monotonic()
-    progress, resumed = begin(setup)
-    load_seconds = time.monotonic() - loading
-    if resumed and setup.start_from and setup.world.rank == 0:
-        own = f"the run resumes from its own checkpoint of step {progress.step}"
-        print(f"checkpoint.start_from: {setup.start_from} is not read, because {own}", flush=True)
-    last_step = job.steps if until_step is None else min(until_step, job.steps)
-
-    world, local, data, layout = setup.world, setup.local, setup.data, setup.world.layout
-    resumed_from = resumed.progress.step if resumed else None
-    description = describe(job, setup.parameters, world.size, world.device, resumed_from, setup.pace)
-    times = {
-        "startup_seconds": round(time.monotonic() - began, 3),
-        "load_seconds": round(load_seconds, 3) if resumed else 0.0,
-    }
-    metrics = start_metrics(setup, resumed, description | times, nodes) if world.rank == 0 else None
-    replica_comparison = ReplicaComparison(setup, metrics)
-    cadence = Cadence(job.checkpoint, progress.step, len(nodes))
-    exporter = run_exporter(description, cadence.every, resumed_from)
-    layers, stage = list(local.model.layers.values()), world.mesh.get_local_rank("pp")
-    stragglers = StragglerWatch(layers, stage, world.device)
-    watchdog.on_beat = stragglers.exchange
-    reports = Reports(metrics, job.data.sequence_length, setup.pace, exporter, stragglers, run)
-    laps = Laps(world.device)
-    state = TrainState(setup, progress)
-    # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
-    gc.collect()
-    gc.disable()
-    with contextlib.ExitStack() as running:
-        if exporter:
-            running.enter_context(contextlib.closing(exporter))
-        running.enter_context(contextlib.closing(data.samples))
-        running.enter_context(contextlib.closing(state))
-        saver = Saver(
-            setup.checkpoints,
-            job.checkpoint,
-            setup.memory,
-            world.device,
-            setup.hosts,
-            on_failure=stop.request,
-            check_leases=check_leases,
-            damaged=resumed.damaged if resumed else (),
-            cadence=cadence,
-            patience=job.hang_detection.collective_timeout_seconds,
-        )
-        running.push(saver.leave)
-        running.callback(lambda: reports.failed_saves(saver.failed()))
-        running.enter_context(chosen_kernels(world.device))
-        end_profiled_step = None
-        if profile_steps and world.rank == 0:
-            end_profiled_step = running.enter_context(profiling(run / "profile", profile_steps, world.device))
+    job, world, local, data, layout = setup.job, setup.world, setup.local, setup.data, setup.world.layout
+    stop, watchdog = guards.stop, guards.watchdog
+    with open_run(setup, guards, nodes, began, until_step, profile_steps) as run:
+        state, last_step, saver, cadence = run.state, run.last_step, run.saver, run.cadence
+        metrics, reports, laps = run.metrics, run.reports, run.laps
+        # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
+        gc.collect()
+        gc.disable()
         laps.start()
         told_to_stop = False
-        while state.progress.step < last_step and not told_to_stop:
+        while run.has_steps_left and not told_to_stop:
             step = state.progress.step + 1
             watchdog.step()
             laps.lap("other")
@@ -289,7 +237,7 @@ def take_steps(
             told_to_stop = stop.reached_any_rank()
             last = step == last_step or told_to_stop
             save = last or saver.due(step)
-            replica_comparison.after(step, save)
+            run.replica_comparison.after(step, save)
             if not divergence and save:
                 result = reading.result()
                 divergence = past_limit(setup, step, result) or not_finite(setup, step)
@@ -324,7 +272,7 @@ def take_steps(
 
             if step % STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect(1)
-            measured = laps.end_step(), peak_memory(world.device), stragglers.end_step()
+            measured = laps.end_step(), peak_memory(world.device), run.stragglers.end_step()
             reports.hold(PendingStep(step, state.progress.samples, update.learning_rate, reading, *measured))
             if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
                 watchdog.other("an evaluation")
@@ -334,8 +282,8 @@ def take_steps(
                 if metrics:
                     metrics.evaluation(step, held_out_loss, time.monotonic() - evaluating)
                 laps.start()  # an evaluation belongs to no step
-            if end_profiled_step:
-                end_profiled_step()
+            if run.end_profiled_step:
+                run.end_profiled_step()
         watchdog.other("the end")
         reports.flush()
         allow_around_steps(world, job.hang_detection)
@@ -350,12 +298,12 @@ def take_steps(
         end_metrics(metrics, progress, time.monotonic() - began, outcome)
         end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
         print(end, flush=True)
-    if progress.step < last_step:
+    if run.has_steps_left:
         stop.wait_until_told()
     stop.ignore_from_now_on()
     # A rank that exits while another still communicates with it can fail after all its work is done.
     dist.barrier()
-    return progress.step < last_step
+    return run.has_steps_left
 
 
 if __name__ == "__main__":
