@@ -1,4 +1,8 @@
-"""Hold a run on one rank while it takes its steps: load its newest checkpoint, and open what the steps use."""
+"""Hold a run on one rank while it takes its steps, and do what follows the computation of a step.
+
+`open_run` loads the newest checkpoint, and opens everything that takes part in the steps. After each step, the loop in
+`train.py` calls `save_if_due`, `hold_report`, and `evaluate_if_due`. If the run diverges, it calls `rewind`.
+"""
 
 import contextlib
 import os
@@ -14,21 +18,25 @@ from torch import Tensor
 from training.checkpoint import Cadence, Progress, Saver
 from training.checkpoint.resume import Resumed
 from training.data.batches import rank_batches
+from training.divergence import not_finite, past_limit, rewound
+from training.evaluation import evaluate
 from training.hosts.run_record import FROM_SCRATCH, read_record
 from training.hosts.stopping import StopSignal
 from training.model.attention_kernels import chosen_kernels
 from training.observe.exporter import run_exporter
 from training.observe.laps import Laps
-from training.observe.metrics import Metrics
+from training.observe.metrics import Metrics, peak_memory
 from training.observe.profiling import profiling
-from training.observe.reports import Reports, describe
+from training.observe.reports import PendingStep, Reading, Reports, describe
 from training.observe.run_state import run_state
 from training.observe.straggler_watch import StragglerWatch
 from training.observe.trackers import TrackerProcesses
 from training.observe.watchdog import Watchdog
 from training.optim.step_guard import StepGuard
+from training.parallel.timeouts import allow_around_steps
 from training.replicas import ReplicaComparison
 from training.setup import Setup, begin
+from training.step import Update
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,111 @@ def _saver_of(setup: Setup, guards: Guards, cadence: Cadence, damaged: Collectio
         cadence=cadence,
         patience=job.hang_detection.collective_timeout_seconds,
     )
+
+
+def save_if_due(run: TrainingRun, reading: Reading, told_to_stop: bool) -> str | None:
+    """Save the step that was just taken if it is due, and report the saves that ended.
+
+    `reading` has the numbers of the step. The last step before a stop is always saved. Every rank calls this.
+
+    Returns:
+        Why the run diverges, or None. A run that diverges saves nothing.
+
+    Raises:
+        ReplicasDiffer: the weights of some replicas differ.
+        UserError: too many saves failed.
+    """
+    step, saver = run.state.progress.step, run.saver
+    divergence = past_limit(run.setup, step - 1, run.reports.newest)
+    last = step == run.last_step or told_to_stop
+    save = last or saver.due(step)
+    run.replica_comparison.after(step, save)
+    if save and not divergence:
+        divergence = _save(run, reading, last)
+        run.laps.lap("checkpoint")
+    run.reports.checkpoints(saver.complete())
+    run.reports.failed_saves(saver.failed())
+    return divergence
+
+
+def _save(run: TrainingRun, reading: Reading, last: bool) -> str | None:
+    """Save the step that was just taken, or return why the run diverges.
+
+    If the step was skipped and is not the `last` one, the next step that is not skipped is saved instead.
+    """
+    setup, state, reports, step = run.setup, run.state, run.reports, run.state.progress.step
+    result = reading.result()
+    if divergence := past_limit(setup, step, result) or not_finite(setup, step):
+        return divergence
+    if result.skipped and not last:
+        run.saver.postpone(step)
+        return None
+    run.guards.watchdog.other("a checkpoint")
+    # Nothing of a skipped step is in the state, so its loss is not of the state either.
+    good = result if not result.skipped else reports.newest
+    state.progress = replace(
+        state.progress,
+        loss=state.progress.loss if good is None or good.skipped else good.loss,
+        loss_scale=float(state.loss_scale),
+        recent=state.guard.recent(),
+    )
+    run.cadence.step_seconds = reports.step_seconds()
+    run.saver.save(setup.local.model, setup.optimizer, state.progress, setup.identity, last)
+    reports.interval(run.cadence.every, run.cadence.newly_adopted())
+    return None
+
+
+def rewind(run: TrainingRun, divergence: str) -> None:
+    """Go back to the newest checkpoint of a run that diverges, for the reason `divergence`. Every rank calls this.
+
+    The run continues with samples that it has not seen.
+
+    Raises:
+        Diverged: the job stops instead, or has gone back to this checkpoint often enough.
+        UserError: the checkpoints of the run are gone, or too many saves failed.
+    """
+    setup, state = run.setup, run.state
+    run.guards.watchdog.other("a rewind")
+    run.saver.wait()
+    allow_around_steps(setup.world, setup.job.hang_detection)
+    progress = rewound(setup, state.progress, divergence, state.rewinds, run.metrics)
+    state.close()
+    state.continue_from(progress)
+    run.reports.newest = None
+    run.laps.start()
+
+
+def hold_report(run: TrainingRun, reading: Reading, update: Update) -> None:
+    """Hold the report of the step that was just taken until the device has the next one."""
+    progress, device = run.state.progress, run.setup.world.device
+    measured = run.laps.end_step(), peak_memory(device), run.stragglers.end_step()
+    run.reports.hold(PendingStep(progress.step, progress.samples, update.learning_rate, reading, *measured))
+
+
+def evaluate_if_due(run: TrainingRun) -> None:
+    """Compute and report the loss on held-out samples if the job does so after the step that was just taken."""
+    setup, step = run.setup, run.state.progress.step
+    held_out, settings = setup.data.held_out, setup.job.evaluation
+    if not held_out or (step % settings.every and step != run.last_step):
+        return
+    run.guards.watchdog.other("an evaluation")
+    run.reports.flush()
+    evaluating = time.monotonic()
+    loss = evaluate(setup.local, setup.world, held_out, settings.samples, setup.job.batch.micro)
+    if run.metrics:
+        run.metrics.evaluation(step, loss, time.monotonic() - evaluating)
+    run.laps.start()  # an evaluation belongs to no step
+
+
+def complete_saves(run: TrainingRun) -> None:
+    """Report the last step, and wait until the checkpoints of the run are complete."""
+    run.guards.watchdog.other("the end")
+    run.reports.flush()
+    allow_around_steps(run.setup.world, run.setup.job.hang_detection)
+    run.saver.wait()
+    run.reports.checkpoints(run.saver.complete())
+    if run.setup.memory:
+        run.setup.memory.remove()
 
 
 def end_metrics(metrics: Metrics, progress: Progress, seconds: float, state: str) -> None:

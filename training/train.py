@@ -25,8 +25,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch.distributed as dist
@@ -35,23 +33,30 @@ from training import config
 from training.checkpoint.leases import leased
 from training.checkpoint.saver import is_saving
 from training.config import Job
-from training.divergence import not_finite, past_limit, rewound
 from training.errors import UserError
-from training.evaluation import evaluate
 from training.hosts.agent import end_with_agent
 from training.hosts.device_fault import device_fault
 from training.hosts.lease import SECONDS_UNTIL_DEAD
 from training.hosts.stopping import StopSignal
 from training.hosts.suspect_nodes import suspect, this_attempt
 from training.hosts.this_node import node_name, nodes_of_run
-from training.observe.metrics import peak_memory
-from training.observe.reports import PendingStep, Reading
+from training.observe.reports import Reading
 from training.observe.run_state import write_failure
 from training.observe.watchdog import Watchdog
 from training.parallel.timeouts import allow_around_steps, allow_for_steps
 from training.parallel.world import connect, join, meet, this_process
-from training.run import Guards, end_metrics, open_run
-from training.setup import Setup, open_inputs, set_up
+from training.run import (
+    Guards,
+    TrainingRun,
+    complete_saves,
+    end_metrics,
+    evaluate_if_due,
+    hold_report,
+    open_run,
+    rewind,
+    save_if_due,
+)
+from training.setup import open_inputs, set_up
 from training.step import compute_gradients, update_weights
 
 STEPS_BETWEEN_COLLECTIONS = 100
@@ -167,8 +172,8 @@ def train(
     stop = stop or StopSignal()
     end_with_agent(stop.arrived)
     process = this_process(job.device)
-    run = directory_of(job)
-    with contextlib.closing(Watchdog(job.hang_detection, run)) as watchdog:
+    directory = directory_of(job)
+    with contextlib.closing(Watchdog(job.hang_detection, directory)) as watchdog:
         watchdog.other("the opening of the data")
         inputs = open_inputs(job, process)
         watchdog.meeting()
@@ -179,125 +184,80 @@ def train(
         nodes = nodes_of_run(store, process.rank)
         world = join(inputs.layout, process.device)
         allow_around_steps(world, job.hang_detection)
-        setup = set_up(job, inputs, world, run)
+        setup = set_up(job, inputs, world, directory)
         # After the loss of a host, rank 0 may have to wait until the lease of that host expires.
         watchdog.other("the wait for the leases", longer_by=SECONDS_UNTIL_DEAD)
-        with leased((setup.checkpoints, str(run)), stop.request, setup.hosts) as check_leases:
+        with leased((setup.checkpoints, str(directory)), stop.request, setup.hosts) as check_leases:
             watchdog.other("the start")
             guards = Guards(stop, watchdog, check_leases)
-            return take_steps(setup, guards, nodes, began, until_step, profile_steps)
+            with open_run(setup, guards, nodes, began, until_step, profile_steps) as run:
+                take_steps(run)
+                complete_saves(run)
+            return end(run)
 
 
-def take_steps(
-    setup: Setup,
-    guards: Guards,
-    nodes: Sequence[str],
-    began: float,
-    until_step: int | None,
-    profile_steps: int | None,
-) -> bool:
-    """Take the steps of a run that has its leases. See `train`."""
-    job, world, local, data, layout = setup.job, setup.world, setup.local, setup.data, setup.world.layout
-    stop, watchdog = guards.stop, guards.watchdog
-    with open_run(setup, guards, nodes, began, until_step, profile_steps) as run:
-        state, last_step, saver, cadence = run.state, run.last_step, run.saver, run.cadence
-        metrics, reports, laps = run.metrics, run.reports, run.laps
-        # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
-        gc.collect()
-        gc.disable()
-        laps.start()
-        told_to_stop = False
-        while run.has_steps_left and not told_to_stop:
-            step = state.progress.step + 1
-            watchdog.step()
-            laps.lap("other")
-            batch = local.batch(next(state.batches))
-            laps.lap("data_wait")
+def take_steps(run: TrainingRun) -> None:
+    """Take the steps of a run, until its last one or until a rank is told to stop. Every rank calls this.
 
-            loss = compute_gradients(local, batch, job.batch.micro, laps, state.loss_scale)
+    Raises:
+        UserError: the run diverges, the weights of its replicas differ, or too many saves failed.
+    """
+    setup, state, laps = run.setup, run.state, run.laps
+    job, local, world = setup.job, setup.local, setup.world
+    # Garbage collection in the middle of a step delays all other ranks, so all ranks do it after the same step.
+    gc.collect()
+    gc.disable()
+    laps.start()
+    told_to_stop = False
+    while run.has_steps_left and not told_to_stop:
+        step = state.progress.step + 1
+        run.guards.watchdog.step()
+        laps.lap("other")
+        batch = local.batch(next(state.batches))
+        laps.lap("data_wait")
 
-            saver.wait_until_copied()
-            laps.lap("checkpoint")
+        loss = compute_gradients(local, batch, job.batch.micro, laps, state.loss_scale)
 
-            # Sum over the global batch. In a pipeline, only the last rank has a loss.
-            dist.all_reduce(loss)
-            loss *= layout.pp / world.size
-            update = update_weights(setup, state.guard, step, loss, state.loss_scale)
-            laps.lap("optimizer")
-            if step == state.first_step:
-                allow_for_steps(world, job.hang_detection)
+        run.saver.wait_until_copied()
+        laps.lap("checkpoint")
 
-            reading = Reading(loss, update.gradient_norm, *update.decision)
-            state.advance(update.loss_scale)
-            laps.lap("other")
+        # Sum over the global batch. In a pipeline, only the last rank has a loss.
+        dist.all_reduce(loss)
+        loss *= world.layout.pp / world.size
+        update = update_weights(setup, state.guard, step, loss, state.loss_scale)
+        laps.lap("optimizer")
+        if step == state.first_step:
+            allow_for_steps(world, job.hang_detection)
 
-            # The whole step is queued on the device. While it runs, the host reports the step before.
-            reports.flush()
-            divergence = past_limit(setup, step - 1, reports.newest)
-            told_to_stop = stop.reached_any_rank()
-            last = step == last_step or told_to_stop
-            save = last or saver.due(step)
-            run.replica_comparison.after(step, save)
-            if not divergence and save:
-                result = reading.result()
-                divergence = past_limit(setup, step, result) or not_finite(setup, step)
-                if not divergence and result.skipped and not last:
-                    saver.postpone(step)
-                elif not divergence:
-                    watchdog.other("a checkpoint")
-                    # Nothing of a skipped step is in the state, so its loss is not of the state either.
-                    good = result if not result.skipped else reports.newest
-                    state.progress = replace(
-                        state.progress,
-                        loss=state.progress.loss if good is None or good.skipped else good.loss,
-                        loss_scale=float(state.loss_scale),
-                        recent=state.guard.recent(),
-                    )
-                    cadence.step_seconds = reports.step_seconds()
-                    saver.save(local.model, setup.optimizer, state.progress, setup.identity, last)
-                    reports.interval(cadence.every, cadence.newly_adopted())
-                laps.lap("checkpoint")
-            reports.checkpoints(saver.complete())
-            reports.failed_saves(saver.failed())
-            if divergence:
-                watchdog.other("a rewind")
-                saver.wait()
-                allow_around_steps(world, job.hang_detection)
-                progress = rewound(setup, state.progress, divergence, state.rewinds, metrics)
-                state.close()
-                state.continue_from(progress)
-                reports.newest, told_to_stop = None, False
-                laps.start()
-                continue
+        reading = Reading(loss, update.gradient_norm, *update.decision)
+        state.advance(update.loss_scale)
+        laps.lap("other")
 
-            if step % STEPS_BETWEEN_COLLECTIONS == 0:
-                gc.collect(1)
-            measured = laps.end_step(), peak_memory(world.device), run.stragglers.end_step()
-            reports.hold(PendingStep(step, state.progress.samples, update.learning_rate, reading, *measured))
-            if data.held_out and not told_to_stop and (step % job.evaluation.every == 0 or step == last_step):
-                watchdog.other("an evaluation")
-                reports.flush()
-                evaluating = time.monotonic()
-                held_out_loss = evaluate(local, world, data.held_out, job.evaluation.samples, job.batch.micro)
-                if metrics:
-                    metrics.evaluation(step, held_out_loss, time.monotonic() - evaluating)
-                laps.start()  # an evaluation belongs to no step
-            if run.end_profiled_step:
-                run.end_profiled_step()
-        watchdog.other("the end")
-        reports.flush()
-        allow_around_steps(world, job.hang_detection)
-        saver.wait()
-        reports.checkpoints(saver.complete())
-        if setup.memory:
-            setup.memory.remove()
+        # The whole step is queued on the device. While it runs, the host reports the step before.
+        run.reports.flush()
+        told_to_stop = run.guards.stop.reached_any_rank()
+        if divergence := save_if_due(run, reading, told_to_stop):
+            rewind(run, divergence)
+            told_to_stop = False
+            continue
 
-    progress = state.progress
-    if metrics:
-        outcome = "succeeded" if progress.step == last_step else "stopped"
-        end_metrics(metrics, progress, time.monotonic() - began, outcome)
-        end = f"end step={progress.step}/{job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
-        print(end, flush=True)
+        if step % STEPS_BETWEEN_COLLECTIONS == 0:
+            gc.collect(1)
+        hold_report(run, reading, update)
+        if not told_to_stop:
+            evaluate_if_due(run)
+        if run.end_profiled_step:
+            run.end_profiled_step()
+
+
+def end(run: TrainingRun) -> bool:
+    """Report the end of a run, and wait for the other ranks. Return whether the run was told to stop."""
+    setup, stop, progress = run.setup, run.guards.stop, run.state.progress
+    if run.metrics:
+        state = "succeeded" if progress.step == run.last_step else "stopped"
+        end_metrics(run.metrics, progress, time.monotonic() - run.began, state)
+        ended = f"end step={progress.step}/{setup.job.steps} loss={progress.loss:.4f} checkpoints={setup.checkpoints}"
+        print(ended, flush=True)
     if run.has_steps_left:
         stop.wait_until_told()
     stop.ignore_from_now_on()
