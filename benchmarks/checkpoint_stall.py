@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from benchmarks.record import arguments, record
 from benchmarks.turns import Spread, ratios, take_turns
-from training.checkpoint import Progress, Saved, Saver
+from training.checkpoint import Destination, Progress, Saved, Saver
 from training.config import Checkpoint, Optimizer
 from training.config.presets import PRESETS
 from training.hosts import location_files
@@ -112,8 +112,8 @@ def measure(directory: Path) -> None:
 def saver_of(kind: str, directory: Path) -> Saver:
     """Return the saver of a job that keeps one checkpoint."""
     settings = Checkpoint.model_validate({"every": 1, "keep": 1, "async": kind == "asynchronous"})
-    location = str(directory / kind)
-    return Saver(location, settings, None, torch.device("cpu"), dist.new_group(backend="gloo"), on_failure=lambda: None)
+    destination = Destination(str(directory / kind), None, dist.new_group(backend="gloo"))
+    return Saver(destination, settings, torch.device("cpu"), lambda: None)
 
 
 def on_every_rank(fact: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint import Cadence, Progress, Saver
+from training.checkpoint import Cadence, Destination, Progress, Saver
 from training.checkpoint.resume import Resumed
 from training.data.batches import rank_batches
 from training.divergence import not_finite, past_limit, rewound
@@ -219,14 +219,10 @@ def _saver_of(setup: Setup, guards: Guards, cadence: Cadence, damaged: Collectio
     """Return the saver of a run. `damaged` are steps whose checkpoints cannot be read."""
     job = setup.job
     return Saver(
-        setup.checkpoints,
+        Destination(setup.checkpoints, setup.memory, setup.hosts, guards.check_leases, damaged),
         job.checkpoint,
-        setup.memory,
         setup.world.device,
-        setup.hosts,
         on_failure=guards.stop.request,
-        check_leases=guards.check_leases,
-        damaged=damaged,
         cadence=cadence,
         patience=job.hang_detection.collective_timeout_seconds,
     )

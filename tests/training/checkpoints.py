@@ -81,14 +81,13 @@ def saver_of(location: str, told: list[str], damaged: tuple[int, ...] = (), **se
     import torch
     import torch.distributed as dist
 
-    from training.checkpoint import Saver
+    from training.checkpoint import Destination, Saver
 
     every = {"every": 2, **settings}
     group = dist.new_group(backend="gloo")
     checkpoints = config.Checkpoint.model_validate(every)
-    return Saver(
-        location, checkpoints, None, torch.device("cpu"), group, lambda: told.append("failed"), damaged=damaged
-    )
+    destination = Destination(location, None, group, damaged=damaged)
+    return Saver(destination, checkpoints, torch.device("cpu"), lambda: told.append("failed"))
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,14 +24,15 @@ def test_memory_does_not_wait_for_storage_and_gets_nothing_of_the_last_step(
     import torch
     import torch.distributed as dist
 
-    from training.checkpoint import NodeMemory, Progress, Saver, stored
+    from training.checkpoint import Destination, NodeMemory, Progress, Saver, stored
 
     monkeypatch.setenv("TRAINWAY_MEMORY", str(tmp_path / "memory"))
     training = trained(seed=0, steps=1)
     group = dist.new_group(backend="gloo")
     memory = NodeMemory("x", IDENTITY, {}, group)
     settings = config.Checkpoint(every=3, memory_every=1, keep=9)
-    saver = Saver(str(tmp_path / "storage"), settings, memory, torch.device("cpu"), group, lambda: None)
+    destination = Destination(str(tmp_path / "storage"), memory, group)
+    saver = Saver(destination, settings, torch.device("cpu"), lambda: None)
     may_write = threading.Event()
     write = stored.save
     monkeypatch.setattr(stored, "save", lambda *arguments: (may_write.wait(300), write(*arguments)))

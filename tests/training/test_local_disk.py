@@ -154,11 +154,12 @@ def saver(on_disk: Callable[..., NodeMemory], tmp_path: Path) -> Iterator[Saver]
     import torch
     import torch.distributed as dist
 
-    from training.checkpoint import Saver
+    from training.checkpoint import Destination, Saver
 
     settings = config.Checkpoint(every=3, memory_every=1, local_disk=True, failures=1)
     group = dist.new_group(backend="gloo")
-    saver = Saver(str(tmp_path / "storage"), settings, on_disk(), torch.device("cpu"), group, lambda: None)
+    destination = Destination(str(tmp_path / "storage"), on_disk(), group)
+    saver = Saver(destination, settings, torch.device("cpu"), lambda: None)
     yield saver
     saver.close()
 
@@ -244,13 +245,14 @@ def test_copies_on_the_nodes_do_not_hide_that_storage_fails(on_disk: Callable[..
     import torch
     import torch.distributed as dist
 
-    from training.checkpoint import Saver
+    from training.checkpoint import Destination, Saver
     from training.errors import UserError
 
     settings = config.Checkpoint(every=2, memory_every=1, local_disk=True, failures=2)
     group = dist.new_group(backend="gloo")
     (tmp_path / "storage").write_text("in the way")
-    saver = Saver(str(tmp_path / "storage"), settings, on_disk(), torch.device("cpu"), group, lambda: None)
+    destination = Destination(str(tmp_path / "storage"), on_disk(), group)
+    saver = Saver(destination, settings, torch.device("cpu"), lambda: None)
     with pytest.raises(UserError, match="storage"):
         save_steps(saver, 1, 2, 3, 4)
     assert [failed.failures for failed in saver.failed()] == [1, 2]

@@ -11,13 +11,14 @@ from training.checkpoint.cadence import Cadence
 from training.checkpoint.memory import NodeMemory
 from training.checkpoint.metadata_file import COMMIT
 from training.checkpoint.resume import resume
-from training.checkpoint.saver import FailedSave, Saved, Saver
+from training.checkpoint.saver import Destination, FailedSave, Saved, Saver
 from training.checkpoint.state import Progress, state_of
 from training.checkpoint.stored import load, newest, prune, save, step_location
 
 __all__ = [
     "COMMIT",
     "Cadence",
+    "Destination",
     "FailedSave",
     "NodeMemory",
     "Progress",

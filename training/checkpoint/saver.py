@@ -59,6 +59,24 @@ class FailedSave:
     """Number of consecutive failed saves after which the run ends."""
 
 
+@dataclass(frozen=True)
+class Destination:
+    """The storage and the nodes that keep the checkpoints of a run, and the ranks that write them.
+
+    `group` is the group of all ranks over gloo. During training, only the thread of the saver uses it. `check_leases`
+    raises LocationInUse, which ends the run at once, before anything is written where another run writes.
+    """
+
+    location: str
+    """Location of the checkpoints in storage."""
+    memory: NodeMemory | None
+    """The copies on the nodes. None if the nodes keep no copies."""
+    group: dist.ProcessGroup
+    check_leases: Callable[[], None] = lambda: None
+    damaged: Collection[int] = ()
+    """Steps whose checkpoints in storage cannot be read."""
+
+
 _THREAD = "checkpoint"
 
 
@@ -87,29 +105,24 @@ def is_saving() -> bool:
 class Saver:
     """Save one checkpoint at a time. Every rank calls the methods.
 
-    `group` is the group of all ranks over gloo. Only the thread uses it during training. `failed` reports a save that
-    fails. The run then saves at the next interval. After too many failures, `on_failure` is called in another thread,
-    and the next `save` or `wait` raises the error, on every rank. `check_leases` raises LocationInUse, which ends the
-    run at once, before anything is written where another run writes. `damaged` are steps that could not be read.
-    `cadence` says which steps are saved. Without it, they are those of an attempt that begins after step 0. After an
-    error, a save in progress has `patience` seconds.
+    `device` has the state that is saved. `failed` reports a save that fails. The run then saves at the next interval.
+    After too many failures, `on_failure` is called in another thread, and the next `save` or `wait` raises the error,
+    on every rank. `cadence` says which steps are saved. Without it, they are those of an attempt that begins after
+    step 0. After an error, a save in progress has `patience` seconds.
     """
 
     def __init__(
         self,
-        location: str,
+        destination: Destination,
         settings: Checkpoint,
-        memory: NodeMemory | None,
         device: torch.device,
-        group: dist.ProcessGroup,
         on_failure: Callable[[], None],
-        check_leases: Callable[[], None] = lambda: None,
-        damaged: Collection[int] = (),
         cadence: Cadence | None = None,
         patience: float = 1800,
     ) -> None:
-        self._location, self._settings, self._memory = location, settings, memory
-        self._group, self._on_failure, self._check_leases = group, on_failure, check_leases
+        self._location, self._memory, self._group = destination.location, destination.memory, destination.group
+        self._check_leases, self._damaged = destination.check_leases, set(destination.damaged)
+        self._settings, self._on_failure = settings, on_failure
         self._cadence, self._patience = cadence or Cadence(settings), patience
         self._copy, self._plans = HostCopy(device), KeptPlans()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
@@ -120,7 +133,6 @@ class Saver:
         self._postponed = False
         self._nodes_keep = True
         self._sound: set[int] = set()
-        self._damaged = set(damaged)
 
     def due(self, step: int) -> bool:
         """Return whether a step is to be saved, in storage or on the nodes."""
