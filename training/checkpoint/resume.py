@@ -47,38 +47,30 @@ def resume(
     """
     # Other hosts may not have the record of the run.
     expected = from_rank_0(lambda: _expected(location, run, keep))
-    in_storage = list(expected.found)
     if expected.begins_anew:
         expected.check_empty()
         if memory:
             memory.keep_only(None)
         return None
-    found = [(step, False) for step in in_storage]
+    found = [(step, False) for step in expected.found]
     found += [(step, True) for step in memory.steps()] if memory else []
     skipped: list[str] = []
     damaged: list[int] = []
     for step, in_memory in sorted(found, reverse=True):
         expected.check(step)
         try:
-            if memory and in_memory:
-                resumed = Resumed(memory.load(step, model, optimizer), memory.source)
-            else:
-                progress = stored.load(location, step, model, optimizer, identity)
-                resumed = Resumed(progress, stored.step_location(location, step))
-            if not all_finite(model):
-                raise Unreadable(f"{resumed.source}, step {step}: its weights are not finite")
+            resumed = _load(step, location, memory if in_memory else None, model, optimizer, identity)
         except Unreadable as error:
             skipped.append(str(error))
             damaged += [] if in_memory else [step]
-            if dist.get_rank() == 0:
-                print(f"warning: a checkpoint is skipped: {error}", file=sys.stderr, flush=True)
+            _warn(f"a checkpoint is skipped: {error}")
             continue
         if memory:
             memory.keep_only(step if in_memory else None)
-        if dist.get_rank() == 0 and (warning := expected.older(step)):
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
+        if older := expected.older(step):
+            _warn(older)
         return resumed._replace(damaged=tuple(damaged))
-    if in_storage:
+    if expected.found:
         tried = "; ".join(skipped)
         raise UserError(
             f"no checkpoint can be read: {tried}. Bring one back, or move them away and begin anew with "
@@ -97,3 +89,33 @@ def _expected(location: str, run: Path | None, keep: int) -> ExpectedCheckpoints
     if run is None:
         return ExpectedCheckpoints("", location, found=tuple(complete))
     return expected_in(location, run, keep, complete, begun)
+
+
+def _load(
+    step: int,
+    location: str,
+    memory: NodeMemory | None,
+    model: Decoder,
+    optimizer: torch.optim.Optimizer,
+    identity: dict[str, Any],
+) -> Resumed:
+    """Fill the model and the optimizer from one checkpoint: from the nodes with `memory`, otherwise from storage.
+
+    Raises:
+        Unreadable: the checkpoint is damaged, or its weights are not finite. Raised on every rank.
+        UserError: the checkpoint belongs to another run.
+    """
+    if memory:
+        resumed = Resumed(memory.load(step, model, optimizer), memory.source)
+    else:
+        progress = stored.load(location, step, model, optimizer, identity)
+        resumed = Resumed(progress, stored.step_location(location, step))
+    if not all_finite(model):
+        raise Unreadable(f"{resumed.source}, step {step}: its weights are not finite")
+    return resumed
+
+
+def _warn(warning: str) -> None:
+    """Print a warning on rank 0."""
+    if dist.get_rank() == 0:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
