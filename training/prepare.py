@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -46,6 +47,16 @@ SHARD_BYTES = 2**29
 TOKENIZER_BYTES = 2**30
 DOCUMENTS_AT_ONCE = 256
 SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class Worker(NamedTuple):
+    """A process that prepares a share of the shards, by its rank among all of them."""
+
+    rank: int
+    world_size: int
+
+
+ALONE = Worker(rank=0, world_size=1)
 
 
 class _Made(BaseModel):
@@ -96,8 +107,7 @@ def main() -> None:
             arguments.shard_bytes,
             arguments.tokenizer,
             arguments.end_of_text,
-            rank=int(os.environ.get("RANK", "0")),
-            world_size=int(os.environ.get("WORLD_SIZE", "1")),
+            Worker(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))),
         )
     except UserError as error:
         print(f"prepare: {error}", file=sys.stderr)
@@ -121,14 +131,12 @@ def prepare(
     shard_bytes: int = SHARD_BYTES,
     tokenizer: Path | None = None,
     end: str | None = None,
-    *,
-    rank: int = 0,
-    world_size: int = 1,
+    worker: Worker = ALONE,
 ) -> Index | None:
     """Write tokenizer, shards, and index to a resolved location.
 
-    Returns the index, or None if other ranks have not finished. Without a `tokenizer`, learn one of `vocabulary` tokens
-    from the text. `end` names the token of `tokenizer` after every document.
+    Returns the index, or None if other workers have not finished. Without a `tokenizer`, learn one of `vocabulary`
+    tokens from the text. `end` names the token of `tokenizer` after every document. `worker` is this process.
 
     Raises:
         UserError: the options do not fit the text, or the location holds other data.
@@ -147,13 +155,13 @@ def prepare(
         )
     started = complete or _index(location, UNFINISHED)
     if started is None or started.recipe != recipe or not _is_there(location, started.tokenizer):
-        if rank == 0:
+        if worker.rank == 0:
             started = _start(source, location, vocabulary, tokenizer, end, recipe)
         else:
             started = _wait_for_start(location, recipe)
 
     finished = {shard.name: shard for shard in started.shards}
-    own = range(rank, len(parts), world_size)
+    own = range(worker.rank, len(parts), worker.world_size)
     model = Tokenizer.from_str((location_files.read(location_files.join(location, TOKENIZER)) or b"").decode())
     progress = ProgressLine("shards", sum(piece.size for part in own for piece in parts[part]), "bytes")
     done = made = 0

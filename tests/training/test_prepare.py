@@ -18,7 +18,7 @@ from training.data.shards import INDEX, read_index
 from training.data.tokenizer import END_OF_TEXT
 from training.errors import UserError
 from training.hosts import location_files
-from training.prepare import UNFINISHED, prepare
+from training.prepare import UNFINISHED, Worker, prepare
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_ranks_that_know_nothing_of_each_other_make_what_one_makes(text: Path, t
     corpus = text_directory(text, None)
     prepare(corpus, str(tmp_path / "one"), 300, 6000)
     indexes = [
-        prepare(corpus, str(tmp_path / "many"), 300, 6000, rank=rank, world_size=world_size)
+        prepare(corpus, str(tmp_path / "many"), 300, 6000, worker=Worker(rank, world_size))
         for rank in range(world_size)
     ]
     assert indexes[:-1] == [None] * (world_size - 1)
