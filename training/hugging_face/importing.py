@@ -135,34 +135,14 @@ def import_(directory: Path, out: str) -> Shape:
     """
     family, shape, rows, length = read_config(directory / "config.json")
     tokenizer = directory / "tokenizer.json"
-    if not tokenizer.is_file():
-        raise UserError(
-            f"{tokenizer}: is not there, and the data has to be made with it. Make it with transformers: "
-            "`AutoTokenizer.from_pretrained(…).save_pretrained(…)`"
-        )
-    vocabulary = vocabulary_of(load_tokenizer(tokenizer))
-    if vocabulary > rows:
-        raise UserError(
-            f"{directory}: tokenizer.json has {vocabulary} tokens, but config.json says that the weights are for "
-            f"vocab_size {rows}; they do not belong together"
-        )
+    vocabulary = _vocabulary(tokenizer, rows)
     if complete(out):
         raise UserError(f"{out}: there is a checkpoint here already. Choose another --out, or delete it first")
 
     with torch.device("meta"):
         theirs, ours = (Decoder(shape, tokens).state_dict() for tokens in (rows, vocabulary))
     files = _Files(directory)
-    unknown = {name for name in files.names if not name.endswith(COMPUTED)}
-    if shape.tied:
-        unknown.discard("lm_head.weight")
-    for name, tensor in theirs.items():
-        renamed = renaming(family, shape, name)
-        unknown -= set(renamed.names)
-        for their_name, part in zip(renamed.names, renamed.there(tensor), strict=True):
-            files.check(their_name, list(part.shape))
-    if unknown:
-        first = min(unknown)
-        raise UserError(f"{files.path(first)}: has the tensor {first}, which models of {family} here do not have")
+    _check_tensors(files, family, shape, theirs)
 
     identity = {
         "model": asdict(shape) | {"vocabulary": vocabulary},
@@ -175,19 +155,65 @@ def import_(directory: Path, out: str) -> Shape:
     # Write them before the checkpoint, because a complete checkpoint is not imported again.
     model_files.write(out, described)
     run = Progress(step=0, samples=0, loss=float("nan")).as_entry(identity)
-    destination = step_location(out, 0)
-    storage_writer = writer(destination)
-    # Write one file per tensor. A single file of a large model would exceed the 10,000 parts that S3 allows, at the
-    # usual part size.
-    storage_writer.single_file_per_rank = False
-    planner = _Streamed(files, family, shape)
-    try:
-        state_dict_saver.save({"model": ours, "run": run}, storage_writer=storage_writer, planner=planner)
-    except CheckpointException as error:
-        # What is wrong with the weights is found while they are read for writing.
-        wrong = next((cause for _, (cause, _) in error.failures.items() if isinstance(cause, UserError)), None)
-        raise wrong or write_failure(destination, error) from error
+    _write({"model": ours, "run": run}, step_location(out, 0), _Streamed(files, family, shape))
     if vocabulary < rows:
         left_out = f"{directory} has rows for {rows} tokens and a tokenizer of {vocabulary}; the others are left out"
         print(left_out, file=sys.stderr)
     return shape
+
+
+def _vocabulary(tokenizer: Path, rows: int) -> int:
+    """Return the number of tokens of a tokenizer, for weights that have embeddings of `rows` tokens.
+
+    Raises:
+        UserError: there is no tokenizer, or it has more tokens than the weights.
+    """
+    if not tokenizer.is_file():
+        raise UserError(
+            f"{tokenizer}: is not there, and the data has to be made with it. Make it with transformers: "
+            "`AutoTokenizer.from_pretrained(…).save_pretrained(…)`"
+        )
+    vocabulary = vocabulary_of(load_tokenizer(tokenizer))
+    if vocabulary > rows:
+        raise UserError(
+            f"{tokenizer.parent}: tokenizer.json has {vocabulary} tokens, but config.json says that the weights are "
+            f"for vocab_size {rows}; they do not belong together"
+        )
+    return vocabulary
+
+
+def _check_tensors(files: _Files, family: ModelFamily, shape: Shape, expected: dict[str, Tensor]) -> None:
+    """Check that files have the expected tensors of a model, by their names here, and no others.
+
+    Raises:
+        UserError: a tensor is missing, is of another shape, or is unknown.
+    """
+    unknown = {name for name in files.names if not name.endswith(COMPUTED)}
+    if shape.tied:
+        unknown.discard("lm_head.weight")
+    for name, tensor in expected.items():
+        renamed = renaming(family, shape, name)
+        unknown -= set(renamed.names)
+        for their_name, part in zip(renamed.names, renamed.there(tensor), strict=True):
+            files.check(their_name, list(part.shape))
+    if unknown:
+        first = min(unknown)
+        raise UserError(f"{files.path(first)}: has the tensor {first}, which models of {family} here do not have")
+
+
+def _write(state: dict[str, Any], destination: str, planner: _Streamed) -> None:
+    """Write a state of the meta device as a checkpoint at a destination, with the tensors that the planner reads.
+
+    Raises:
+        UserError: a weight is not finite, or the checkpoint cannot be written.
+    """
+    storage_writer = writer(destination)
+    # Write one file per tensor. A single file of a large model would exceed the 10,000 parts that S3 allows, at the
+    # usual part size.
+    storage_writer.single_file_per_rank = False
+    try:
+        state_dict_saver.save(state, storage_writer=storage_writer, planner=planner)
+    except CheckpointException as error:
+        # What is wrong with the weights is found while they are read for writing.
+        wrong = next((cause for _, (cause, _) in error.failures.items() if isinstance(cause, UserError)), None)
+        raise wrong or write_failure(destination, error) from error
