@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -44,7 +44,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(emulating.app, name="emulator")
 
 
 def _print_version(wanted: bool) -> None:
@@ -65,43 +64,44 @@ def options(
     """A distributed-training platform on AWS from one file, and the job that runs on it."""
 
 
-app.command()(beginning.init)
-app.command()(validating.check)
-app.command()(validating.rules)
-app.command()(validating.schema)
-app.command()(listing.instances)
-app.command()(planning.plan)
-app.command()(buying.capacity)
-app.command()(checking.preflight)
-app.command()(checking.doctor)
-app.command()(changing.lock)
-app.command()(changing.upgrade)
-app.command()(changing.diff)
-app.command()(exporting.alarms)
-app.command()(exporting.dashboard)
-app.command()(adopting.adopt)
-app.command()(exporting.manifests)
-app.command(cls=LaunchCommand)(launching.launch)
-app.command()(launching.tune)
-app.command()(connecting.connect)
-app.add_typer(connecting.runs_app, name="runs")
-app.command()(watching.status)
-app.command()(live.top)
-app.command()(watching.logs)
-app.command()(evaluating.evaluate)
-app.command()(watching.stop)
-app.command()(launching.resume)
-app.command()(watching.shell)
-app.command()(watching.forward)
-app.command()(watching.copy)
-app.command()(diagnosing.explain)
-app.command()(diagnosing.verify)
-app.command()(launching.sync)
-app.add_typer(workspaces.app, name="workspace")
-app.add_typer(images.app, name="image")
-app.command()(reporting.report)
-app.command()(emulating.demo)
-app.command("app")(exporting.app_command)
+FILES = "Write and check the files"
+DEPLOY = "Deploy a platform, and change it"
+LAUNCH = "Launch jobs"
+FOLLOW = "Follow and manage runs"
+MEND = "Find out what is wrong"
+TRY = "Try it without AWS"
+EXTENSIONS = "Extensions, which docs/scope.md describes"
+
+_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    FILES: (
+        *(beginning.init, validating.check, planning.plan, listing.instances, validating.rules, validating.schema),
+        adopting.adopt,
+    ),
+    DEPLOY: (
+        *(checking.preflight, changing.diff, changing.lock, changing.upgrade),
+        *(exporting.manifests, exporting.alarms, exporting.dashboard),
+    ),
+    LAUNCH: (
+        *(launching.launch, launching.resume, launching.tune, launching.sync),
+        *(connecting.connect, evaluating.evaluate),
+    ),
+    FOLLOW: (
+        *(watching.status, live.top, watching.logs, reporting.report),
+        *(watching.stop, watching.shell, watching.forward, watching.copy),
+    ),
+    MEND: (diagnosing.explain, checking.doctor, diagnosing.verify),
+    TRY: (emulating.demo,),
+    EXTENSIONS: (buying.capacity,),
+}
+for _heading, _commands in _COMMANDS.items():
+    for _command in _commands:
+        _own = LaunchCommand if _command is launching.launch else None
+        app.command(cls=_own, rich_help_panel=_heading)(_command)
+app.command("app", rich_help_panel=DEPLOY)(exporting.app_command)
+app.add_typer(images.app, name="image", rich_help_panel=DEPLOY)
+app.add_typer(connecting.runs_app, name="runs", rich_help_panel=FOLLOW)
+app.add_typer(emulating.app, name="emulator", rich_help_panel=TRY)
+app.add_typer(workspaces.app, name="workspace", rich_help_panel=EXTENSIONS)
 add_examples(app)
 
 
