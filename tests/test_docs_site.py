@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.build import CONFIGURATION, MERMAID, BrokenError, build_site
+from docs.build import CONFIGURATION, MERMAID, BrokenError, build_site, copy_pages
 from tests.synthesis import ROOT
 
 DOCS = ROOT / "docs"
@@ -29,6 +29,10 @@ def place(page: Path) -> str:
 
 def counted(html: str) -> dict[str, int]:
     return {tag: len(re.findall(rf"<{tag}[ >]", html)) for tag in STRUCTURE}
+
+
+def test_the_nav_has_every_page_and_every_link_leads_to_a_file(tmp_path: Path) -> None:
+    copy_pages(ROOT, tmp_path)
 
 
 @pytest.mark.exhaustive
