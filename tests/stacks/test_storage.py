@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.stacks.by_example import Synthesized
-from tests.synthesis import resources
+from tests.synthesis import ROOT, resources, templates_of
 from trainway.spec.loader import load_platform
 
 
@@ -42,6 +42,17 @@ def test_directories_mirror_the_bucket_both_ways_and_imports_one_way(synthesized
     associations = resources(stack, "AWS::FSx::DataRepositoryAssociation").values()
     exported = {a["FileSystemPath"]: "AutoExportPolicy" in a["S3"] for a in associations}
     assert exported == {"/corpus": True, "/checkpoints": True, "/runs": True, "/import/corpus/web": False}
+
+
+def test_old_versions_are_kept_for_the_days_of_the_file(tmp_path: Path) -> None:
+    text = (ROOT / "examples/eks-s3.yaml").read_text(encoding="utf-8")
+    keys = "old_versions_days: 90, old_checkpoints_days: 2, access_logs_days: 40, shared"
+    (tmp_path / "platform.yaml").write_text(text.replace("{shared", f"{{{keys}"), encoding="utf-8")
+    buckets = resources(templates_of(tmp_path / "platform.yaml")["storage"], "AWS::S3::Bucket")
+    rules = [rule for each in buckets.values() for rule in each["LifecycleConfiguration"]["Rules"]]
+    kept = {(rule.get("Prefix"), rule["NoncurrentVersionExpiration"]["NoncurrentDays"]) for rule in rules}
+    assert kept == {(None, 90), ("checkpoints/", 2)}
+    assert [rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule] == [40]
 
 
 def test_destroy_keeps_the_buckets_and_the_logs_of_the_control_plane(example: Path, synthesized: Synthesized) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from trainway.diff.account import AwsAccount
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.costs import nodes_of
+from trainway.diff.names import logical_name
 from trainway.diff.tokens import StackTemplate
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.derived import creation
@@ -29,7 +30,12 @@ def consequences(
 
     `wanted` are the templates of the file, and `teams_before` the teams of the last deploy.
     """
-    return (*_teams(diffs, platform, teams_before), *_ways_out(diffs), *_upgrade(diffs, wanted))
+    return (
+        *_teams(diffs, platform, teams_before),
+        *_ways_out(diffs),
+        *_shorter_times(diffs),
+        *_upgrade(diffs, wanted),
+    )
 
 
 def platforms_beside(account: AwsAccount, platform: str) -> tuple[str, ...]:
@@ -86,6 +92,36 @@ def _ways_out(diffs: Sequence[ResourceDiff]) -> Iterator[str]:
             "nodes that run lose their way to the internet with the NAT gateway: in running jobs, pip, Hugging Face, "
             "trackers, and Git fail from then on. Let these jobs end first (docs/closed-network.md)"
         )
+
+
+def _shorter_times(diffs: Sequence[ResourceDiff]) -> Iterator[str]:
+    """Yield which old objects S3 deletes because a rule of a bucket keeps them for fewer days.
+
+    A rule applies to objects that are there, too.
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-expire-general-considerations.html (read 2026-11-30)
+    """
+    for each in diffs:
+        if each.kind != "AWS::S3::Bucket" or each.action is not Action.CHANGED:
+            continue
+        before, after = _days_of_versions(each.before), _days_of_versions(each.after)
+        for prefix, days in before.items():
+            if after.get(prefix, days) < days:
+                where = f"below {prefix} " if prefix else ""
+                yield (
+                    f"S3 deletes objects {where}in {logical_name(each.id.logical_id)} that were deleted or overwritten "
+                    f"more than {after[prefix]} days ago. Until now they can be restored for {days} days: restore "
+                    "first what you need"
+                )
+
+
+def _days_of_versions(bucket: Mapping[str, Any]) -> dict[str, int]:
+    """Return the days for which a bucket keeps deleted and overwritten objects, by the prefix of the rule."""
+    rules = bucket.get("Properties", {}).get("LifecycleConfiguration", {}).get("Rules", ())
+    return {
+        str(rule.get("Prefix", "")): int(kept["NoncurrentDays"])
+        for rule in rules
+        if (kept := rule.get("NoncurrentVersionExpiration"))
+    }
 
 
 def _upgrade(diffs: Sequence[ResourceDiff], wanted: Mapping[str, StackTemplate]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from trainway.explain.described import read_descriptions
 from trainway.explain.evidence import Evidence, Exit, JobEvent, Log
 from trainway.explain.finding import Confidence, Finding
 from trainway.explain.first_error import first_error, first_exit, is_of
-from trainway.explain.gpu_memory import gpu_memory_matches
+from trainway.explain.gpu_busy import gpu_busy_matches
 from trainway.explain.log_line_at import line_around, log_line_at, year_of
 from trainway.explain.lustre import lustre_matches
 from trainway.explain.matches import (
@@ -102,7 +102,7 @@ def _findings(evidence: Evidence, year: int, began: datetime | None, *, warned: 
         *lustre_matches(whole, year),
         *nccl_timeout_matches(evidence, year),
         *rendezvous_matches(evidence, year),
-        *gpu_memory_matches(evidence, year),
+        *gpu_busy_matches(evidence, year),
         *scheduler_matches(evidence, year),
     ]
     timed = [_timed(match, evidence) for match in matches]

@@ -59,6 +59,16 @@ OF_STORAGE: dict[str, Edit] = {
     ),
     "efa of the file system": Edit((with_keys("storage", "lustre", efa=True),), refused="storage.lustre.efa"),
     "a key of the bucket": Edit((with_keys("storage", "bucket", key=KEY), with_keys("storage", "bucket", key=KEY_2))),
+    "fewer days for old versions": Edit(
+        (with_keys("storage", "bucket", old_versions_days=5),),
+        says=(
+            "note: S3 deletes objects in DataBucket that were deleted or overwritten more than 5 days ago. Until now "
+            "they can be restored for 30 days: restore first what you need.",
+            "note: S3 deletes objects below checkpoints/ in DataBucket that were deleted or overwritten more than 5 "
+            "days ago. Until now they can be restored for 7 days: restore first what you need.",
+        ),
+        on=("eks",),
+    ),
     "a key of the file system": Edit(
         (with_keys("storage", "lustre", key=KEY), with_keys("storage", "lustre", key=KEY_2)),
         refused="storage.lustre.key",

@@ -37,10 +37,16 @@ class Bucket(Section):
         "account, and the Region, in the account's own namespace.",
     )
     old_versions_days: int = Field(
-        30, ge=1, description="Days for which deleted and overwritten objects can be restored."
+        30,
+        ge=1,
+        description="Days for which deleted and overwritten objects can be restored, access logs among them. S3 calls "
+        "them noncurrent versions. A lower number applies to objects that are there, too.",
     )
     old_checkpoints_days: int = Field(
-        7, ge=1, description="Days for which deleted and overwritten objects in /checkpoints can be restored."
+        7,
+        ge=1,
+        description="Days for which deleted and overwritten objects in /checkpoints can be restored, at most "
+        "old_versions_days.",
     )
     access_logs_days: int = Field(90, ge=1, description="Days for which access logs are kept.")
     key: KmsKey | None = Field(

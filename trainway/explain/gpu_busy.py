@@ -31,7 +31,7 @@ _REFUSED = (
 _OF_OTHERS = 0.25
 
 
-def gpu_memory_matches(evidence: Evidence, year: int) -> Iterator[Match]:
+def gpu_busy_matches(evidence: Evidence, year: int) -> Iterator[Match]:
     """Yield a match for each log in which other processes hold more than a quarter of the GPU."""
     rule = next(rule for rule in load_rules() if rule.name == "gpu-busy")
     for log in evidence.logs:
