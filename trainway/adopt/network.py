@@ -6,7 +6,7 @@ and rules in the file would take them for yours, and delete them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -51,24 +51,16 @@ def look_at_network(
         tables = {table["RouteTableId"]: table for table in _all(ec2, "describe_route_tables", Filters=here)}
         endpoints = list(_all(ec2, "describe_vpc_endpoints", Filters=here))
         group = describe_group(ec2, security_group_id) if security_group_id else None
-        names = {attribute: _is_on(ec2, vpc_id, attribute) for attribute in ("enableDnsSupport", "enableDnsHostnames")}
+        _check_resolves_names(ec2, vpc_id)
     except ClientError as error:
         fix = f"name what is there; it needs {PERMISSIONS}"
         raise usage_error(what, why=error.response["Error"]["Message"], fix=fix) from None
     except BotoCoreError as error:
         fix = "`aws sts get-caller-identity` shows whether this shell has credentials"
         raise usage_error(what, why=str(error), fix=fix) from None
-    if off := [attribute for attribute, on in names.items() if not on]:
-        why = f"{' and '.join(off)} is off, and nodes find the cluster and the endpoints by name"
-        raise usage_error(f"{vpc_id} cannot be adopted", why=why, fix="`aws ec2 modify-vpc-attribute` turns it on")
     theirs = {identifier: subnet for identifier, subnet in found.items() if not _made_by(platform, subnet)}
-    for kind, asked, there in (
-        ("subnet", subnets.values(), theirs),
-        ("route table", [route_table_id] if route_table_id else [], tables),
-    ):
-        for identifier in asked:
-            if identifier not in there:
-                raise _elsewhere(kind, identifier, vpc_id, there)
+    _check_are_in_vpc("subnet", subnets.values(), vpc_id, theirs)
+    _check_are_in_vpc("route table", [route_table_id] if route_table_id else [], vpc_id, tables)
     if group and group.pop("vpc_id") != vpc_id:
         raise _elsewhere("security group", str(security_group_id), vpc_id, ())
     return ExistingNetwork.model_validate(
@@ -89,9 +81,23 @@ def _all(ec2: Any, operation: str, **arguments: Any) -> Iterable[Response]:
         yield from next(value for value in page.values() if isinstance(value, list))
 
 
+def _check_resolves_names(ec2: Any, vpc_id: str) -> None:
+    """Raise UsageError if DNS is off in a VPC."""
+    if off := [name for name in ("enableDnsSupport", "enableDnsHostnames") if not _is_on(ec2, vpc_id, name)]:
+        why = f"{' and '.join(off)} is off, and nodes find the cluster and the endpoints by name"
+        raise usage_error(f"{vpc_id} cannot be adopted", why=why, fix="`aws ec2 modify-vpc-attribute` turns it on")
+
+
 def _is_on(ec2: Any, vpc_id: str, attribute: str) -> bool:
     answer = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute=attribute)
     return bool(answer[attribute[0].upper() + attribute[1:]]["Value"])
+
+
+def _check_are_in_vpc(kind: str, identifiers: Iterable[str], vpc_id: str, there: Collection[str]) -> None:
+    """Raise UsageError for a resource that is not one of those of its kind that are in a VPC."""
+    for identifier in identifiers:
+        if identifier not in there:
+            raise _elsewhere(kind, identifier, vpc_id, there)
 
 
 def _elsewhere(kind: str, identifier: str, vpc_id: str, there: Iterable[str]) -> UsageError:
