@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
-from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
@@ -41,15 +41,13 @@ def render_hyperpod_pytorch_job(
     # The agent ends without NNODES, until the operator's first request has the number of nodes:
     # hyperpod_elastic_agent/rendezvous/hyperpod_rendezvous_backend.py of hyperpod-elastic-agent 1.1.3.
     torchrun["NNODES"] = torchrun["PET_NNODES"]
-    template = node_pod(
-        request,
-        options,
-        catalogue,
-        name="pytorch",
+    container = NodeContainer(
+        "pytorch",
         command=node_command(hyperpod_command(request), request.code_to_import),
         environment=node_environment(request, torchrun),
         ports=[{"containerPort": _AGENT_PORT}],
     )
+    template = node_pod(request, options, catalogue, container)
     # AWS's own template has the queue at the pods as well.
     template["metadata"]["labels"] |= labels
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import node_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
@@ -86,9 +86,7 @@ def job_set_spec(
     }
     job = {
         **({"metadata": metadata} if metadata else {}),
-        "spec": {
-            "template": node_pod(request, options, catalogue, name=NODE, command=command, environment=environment)
-        },
+        "spec": {"template": node_pod(request, options, catalogue, NodeContainer(NODE, command, environment))},
     }
     if options.continues:
         job["spec"]["successPolicy"] = success_policy(least_nodes(request, options))

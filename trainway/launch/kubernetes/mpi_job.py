@@ -14,7 +14,7 @@ from trainway.launch.kubernetes.mpirun import (
     mpirun_environment,
     worker_command,
 )
-from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
@@ -36,17 +36,15 @@ def render_mpi_job(
     environment = node_environment(request, {**torchrun_options(request, nodes, first), "TRAINWAY_NODE_RANK": "0"})
     names = [each["name"] for each in environment]
     settings = [{"name": name, "value": value} for name, value in mpirun_environment(names).items()]
-    launcher: dict[str, Any] = {
-        "command": copying_program(request),
-        "environment": [*environment, *settings],
-    }
-    worker: dict[str, Any] = {
-        "command": worker_command(request.code),
-        "environment": environment,
-        "ports": [{"containerPort": SSH_PORT}],
+    launcher = NodeContainer("mpi", command=copying_program(request), environment=[*environment, *settings])
+    worker = NodeContainer(
+        "mpi",
+        command=worker_command(request.code),
+        environment=environment,
+        ports=[{"containerPort": SSH_PORT}],
         # The operator creates the launcher when every worker is ready.
-        "readiness": {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2},
-    }
+        readiness={"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2},
+    )
     replicas = {"Launcher": (1, launcher), **({"Worker": (nodes - 1, worker)} if nodes > 1 else {})}
     return {
         "apiVersion": "kubeflow.org/v2beta1",
@@ -71,9 +69,9 @@ def render_mpi_job(
                 name: {
                     "replicas": count,
                     "restartPolicy": "OnFailure",
-                    "template": in_one_group(request, node_pod(request, options, catalogue, name="mpi", **own)),
+                    "template": in_one_group(request, node_pod(request, options, catalogue, container)),
                 }
-                for name, (count, own) in replicas.items()
+                for name, (count, container) in replicas.items()
             },
         },
     }

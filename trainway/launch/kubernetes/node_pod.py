@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
@@ -17,27 +18,33 @@ from trainway.manifests.taints import tolerations_of
 from trainway.spec.facts.catalogue import Catalogue
 
 
+@dataclass(frozen=True)
+class NodeContainer:
+    """The container of a node's pod, as far as the kinds of objects differ in it.
+
+    `environment` has the entries of `env`, `ports` those of `ports`, and `readiness` is the readiness probe.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    environment: Sequence[Mapping[str, Any]] = ()
+    ports: Sequence[Mapping[str, Any]] = ()
+    readiness: Mapping[str, Any] | None = None
+
+
 def node_pod(
-    request: Request,
-    options: KubernetesOptions,
-    catalogue: Catalogue,
-    *,
-    name: str,
-    command: Sequence[str] = (),
-    environment: Sequence[Mapping[str, Any]] = (),
-    ports: Sequence[Mapping[str, Any]] = (),
-    readiness: Mapping[str, Any] | None = None,
+    request: Request, options: KubernetesOptions, catalogue: Catalogue, container: NodeContainer
 ) -> dict[str, Any]:
-    """Return the template of a pod that has a node of the run to itself. `name` is the container's name."""
+    """Return the template of a pod that has a node of the run to itself."""
     hand_off, group = request.hand_off, request.allocation.group
     return pod_template(
         Pod(
-            name=name,
+            name=container.name,
             image=request.image,
-            command=command,
-            environment=environment,
-            ports=ports,
-            readiness=readiness,
+            command=container.command,
+            environment=container.environment,
+            ports=container.ports,
+            readiness=container.readiness,
             mount_path=hand_off.mount_path,
             claim=hand_off.file_system.claim if hand_off.file_system else None,
             directory=directory_of_team(hand_off, request.program.team),

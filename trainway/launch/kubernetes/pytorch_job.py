@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import node_program_with_nodes
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
@@ -32,14 +32,12 @@ def render_pytorch_job(
     first = f"{request.run}-worker-0"
     nodes = started_nodes(request, options)
     torchrun = torchrun_options(request, torchrun_nodes(request, options), first)
-    template = node_pod(
-        request,
-        options,
-        catalogue,
-        name=_CONTAINER,
+    container = NodeContainer(
+        _CONTAINER,
         command=node_command(node_program_with_nodes(request, options), request.code_to_import),
         environment=node_environment(request, torchrun),
     )
+    template = node_pod(request, options, catalogue, container)
     elastic: dict[str, Any] = {}
     if options.continues:
         # With an elasticPolicy, the operator marks the job as succeeded when its first pod succeeds:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from trainway.launch.kubernetes.node_pod import node_pod
+from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
@@ -115,15 +115,13 @@ def preparation(request: Request) -> str:
 
 def _pod(request: Request, options: KubernetesOptions, catalogue: Catalogue, *, name: str, stop: str) -> dict[str, Any]:
     told = {"TRAINWAY_NODE_RANK": "0", "RAY_JOB_STOP_WAIT_TIME_S": str(KILL_RANKS_AFTER)}
-    template = node_pod(
-        request,
-        options,
-        catalogue,
-        name=name,
+    container = NodeContainer(
+        name,
         # KubeRay starts Ray after this command, in the same shell.
         command=(".", str(DIRECTORY / PREPARATION)) if preparation(request) else (),
         environment=node_environment(request, told),
     )
+    template = node_pod(request, options, catalogue, container)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", stop]}}}
     return in_one_group(request, template)
 
