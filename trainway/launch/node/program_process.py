@@ -63,14 +63,29 @@ def run_program(
     ]
     for reader in readers:
         reader.start()
+    ended = _wait(process.pid, asked, stop, output, silence)
+    kill_descendants()
+    for reader in readers:
+        reader.join(timeout=5)
+    output.metrics.close()
+    return ended
+
+
+def _wait(
+    pid: int, asked: argparse.Namespace, stop: StopRequest, output: ProgramOutput, silence: Silence
+) -> "tuple[int, list[str], str | None]":
+    """Wait for the end of a program whose first process is `pid`. Return what `run_program` does.
+
+    Pass on a request to stop, write the stacks of a program that hangs, and kill what is left after the grace.
+    """
     killed: list[str] = []
     hangs: str | None = None
     writing: set[int] = set()
     end = None
-    told = ProgramStop(process.pid, asked.command, stop.signal, asked.grace, with_children=asked.script)
+    told = ProgramStop(pid, asked.command, stop.signal, asked.grace, with_children=asked.script)
     status = None
     while True:
-        status = reaped(process.pid) if status is None else status
+        status = reaped(pid) if status is None else status
         # A signal to all processes may have ended the program before this one looks.
         if stop.look():
             told.tell()
@@ -85,7 +100,7 @@ def run_program(
         elif end is None and (hangs := silence.look()):
             print(f"trainway: {hangs}", file=sys.stderr, flush=True)
             silence.close()
-            writing, end = write_stacks(process.pid), time.monotonic() + SECONDS_FOR_STACKS
+            writing, end = write_stacks(pid), time.monotonic() + SECONDS_FOR_STACKS
         elif writing and not writing & descendants():
             writing, end = set(), time.monotonic() + _SECONDS_FOR_THE_LAST_LINES
         if end is not None and time.monotonic() >= end:
@@ -96,8 +111,4 @@ def run_program(
                 break
         output.metrics.look()
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    kill_descendants()
-    for reader in readers:
-        reader.join(timeout=5)
-    output.metrics.close()
     return (128 - status if status < 0 else status), killed, hangs
