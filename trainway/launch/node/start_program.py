@@ -55,23 +55,7 @@ _TRAPS = "".join(f"trap 'exit {128 + number}' {number.name[3:]}\n" for number in
 
 def main() -> int:
     """Run the program of one node to its end, and return the exit status of the node."""
-    parser = argparse.ArgumentParser(description="Start the program of a run on a node.")
-    parser.add_argument("--stop-signal", default="SIGTERM", metavar="NAME", help="signal that asks the program to stop")
-    parser.add_argument("--grace", type=float, default=120, metavar="SECONDS", help="time from that signal to the end")
-    parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX", help="a number in the output")
-    parser.add_argument("--metric-files", metavar="PATTERN", help="files below the outputs with numbers")
-    parser.add_argument("--code", metavar="WHERE", help="directory to start in, or an archive of `trainway sync`")
-    parser.add_argument(
-        "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
-    )
-    parser.add_argument("--hang", type=float, default=0, metavar="SECONDS", help="least silence that is a hang")
-    parser.add_argument("--late-failure", type=float, default=0, metavar="SECONDS", help="wait for others to succeed")
-    parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
-    parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
-    parser.add_argument("--script", action="store_true", help="the command is a script for bash")
-    parser.add_argument("--rank", action="store_true", help="this process is one of the ranks that mpirun starts")
-    parser.add_argument("command", nargs="+", help="the program, after --")
-    asked = parser.parse_args()
+    asked = _arguments()
     if asked.rank:
         return run_rank(asked)
     if asked.script:
@@ -80,28 +64,9 @@ def main() -> int:
     node = NodeOfRun(run)
     stop = StopRequest(run, signal.Signals[asked.stop_signal])
     try:
-        node.check_launch()
-        if not asked.always_retry:
-            node.check_attempts()
-        check = check_outputs if node.rank == 0 else check_outputs_of_others
-        check(run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
-        environment = with_packages(asked.packages, node.environment(asked.grace), stop)
-        node.state.environment = environment
-        check_inputs(environment)
-        directory = code_directory(asked.code, run, environment, stop)
-        if node.rank == 0:
-            set_incomplete_aside(environment["TRAINWAY_OUTPUT"])
-        check_command(asked.command, directory, environment)
-        if "--rank" in asked.command:
-            of_rank = asked.command[asked.command.index("--rank") :]
-            check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)
+        environment, directory = _prepare(asked, node, stop)
         secrets = read_secrets(asked.secret, environment, stop)
-        metrics = MetricsInOutput(run, asked.metric, node.state)
-        if asked.metric_files is not None:
-            metrics.read_files(Path(environment["TRAINWAY_OUTPUT"]), asked.metric_files)
-        elif not asked.metric:
-            metrics.read_bars()
-        output = ProgramOutput(metrics, list(secrets.values()))
+        output = ProgramOutput(_metrics(asked, node, environment), list(secrets.values()))
         before = node.successes() if asked.late_failure else set()
         # The ranks of a driver are processes of Ray, on this node too, and nothing says here whether they work.
         least = 0.0 if ray_job() is not None else asked.hang
@@ -132,6 +97,60 @@ def main() -> int:
     cause, is_for_good = output.cause(node.seconds)
     why = f"{asked.command[0]} ended with exit status {status}"
     return node.ended(f"{cause} ({why})" if cause else why, NOT_FOUND if is_for_good else status or 1)
+
+
+def _arguments() -> argparse.Namespace:
+    """Return the options and the command of the program."""
+    parser = argparse.ArgumentParser(description="Start the program of a run on a node.")
+    parser.add_argument("--stop-signal", default="SIGTERM", metavar="NAME", help="signal that asks the program to stop")
+    parser.add_argument("--grace", type=float, default=120, metavar="SECONDS", help="time from that signal to the end")
+    parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX", help="a number in the output")
+    parser.add_argument("--metric-files", metavar="PATTERN", help="files below the outputs with numbers")
+    parser.add_argument("--code", metavar="WHERE", help="directory to start in, or an archive of `trainway sync`")
+    parser.add_argument(
+        "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
+    )
+    parser.add_argument("--hang", type=float, default=0, metavar="SECONDS", help="least silence that is a hang")
+    parser.add_argument("--late-failure", type=float, default=0, metavar="SECONDS", help="wait for others to succeed")
+    parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
+    parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
+    parser.add_argument("--script", action="store_true", help="the command is a script for bash")
+    parser.add_argument("--rank", action="store_true", help="this process is one of the ranks that mpirun starts")
+    parser.add_argument("command", nargs="+", help="the program, after --")
+    return parser.parse_args()
+
+
+def _prepare(asked: argparse.Namespace, node: NodeOfRun, stop: StopRequest) -> "tuple[dict[str, str], Path]":
+    """Return the environment of the program and the directory that it starts in, with its packages and its code.
+
+    Raises CannotStart if the program cannot start, and StoppedBefore if it is asked to stop before.
+    """
+    node.check_launch()
+    if not asked.always_retry:
+        node.check_attempts()
+    check = check_outputs if node.rank == 0 else check_outputs_of_others
+    check(node.run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
+    environment = with_packages(asked.packages, node.environment(asked.grace), stop)
+    node.state.environment = environment
+    check_inputs(environment)
+    directory = code_directory(asked.code, node.run, environment, stop)
+    if node.rank == 0:
+        set_incomplete_aside(environment["TRAINWAY_OUTPUT"])
+    check_command(asked.command, directory, environment)
+    if "--rank" in asked.command:
+        of_rank = asked.command[asked.command.index("--rank") :]
+        check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)
+    return environment, directory
+
+
+def _metrics(asked: argparse.Namespace, node: NodeOfRun, environment: "dict[str, str]") -> MetricsInOutput:
+    """Return the reader of metrics: from the files or by the patterns that the job file names, or of progress bars."""
+    metrics = MetricsInOutput(node.run, asked.metric, node.state)
+    if asked.metric_files is not None:
+        metrics.read_files(Path(environment["TRAINWAY_OUTPUT"]), asked.metric_files)
+    elif not asked.metric:
+        metrics.read_bars()
+    return metrics
 
 
 if __name__ == "__main__":
