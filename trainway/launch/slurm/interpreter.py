@@ -26,6 +26,28 @@ EFA = {
 OPT_OF_NODE = PurePosixPath("/node/opt")
 EFA_LIBRARIES = "/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib64:/opt/amazon/efa/lib:/opt/amazon/efa/lib64"
 
+# The checks with which the script begins. They are the same for every run, so that no brace has to be doubled.
+_CHECKS = """\
+cannot_start() {
+  echo "failed: $*" >"$run/outcome"
+  echo "$*" >&2
+  exit 1
+}
+if ! command -v enroot >/dev/null; then
+  cannot_start "$SLURMD_NODENAME has no enroot:" \
+    "[25-containers] in /var/log/provision/provisioning.log there says why;" \
+    "deploy with slurm.containers: true, or launch with --environment"
+fi
+# must_be_own PATH MODE: PATH is this user's or root's, and has none of the permissions of the octal mask MODE.
+must_be_own() {
+  local owner mode
+  read -r owner mode < <(stat --format='%u %a' "$1") || cannot_start "$1 cannot be read: look at it with ls -l"
+  [[ ! -L $1 ]] && ((owner == UID || owner == 0)) && ! ((8#$mode & 8#$2)) ||
+    cannot_start "$1 could come from another user: it is $(stat --format='%F of %U with mode %a' "$1"); remove it," \
+      "or ask an administrator to"
+}
+"""
+
 
 def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> list[str]:
     """Return the lines that activate a virtual environment on the first node. The step passes it on to all nodes."""
@@ -61,24 +83,7 @@ def in_image(request: Request) -> list[str]:
         disk = [f"export {VARIABLE}={OPT_OF_NODE / request.local_disk.relative_to('/opt')}"]
         mounts += f",/opt:{OPT_OF_NODE}"
     script = f"""\
-cannot_start() {{
-  echo "failed: $*" >"$run/outcome"
-  echo "$*" >&2
-  exit 1
-}}
-if ! command -v enroot >/dev/null; then
-  cannot_start "$SLURMD_NODENAME has no enroot:" \
-    "[25-containers] in /var/log/provision/provisioning.log there says why;" \
-    "deploy with slurm.containers: true, or launch with --environment"
-fi
-# must_be_own PATH MODE: PATH is this user's or root's, and has none of the permissions of the octal mask MODE.
-must_be_own() {{
-  local owner mode
-  read -r owner mode < <(stat --format='%u %a' "$1") || cannot_start "$1 cannot be read: look at it with ls -l"
-  [[ ! -L $1 ]] && ((owner == UID || owner == 0)) && ! ((8#$mode & 8#$2)) ||
-    cannot_start "$1 could come from another user: it is $(stat --format='%F of %U with mode %a' "$1"); remove it," \
-      "or ask an administrator to"
-}}
+{_CHECKS}\
 image={mount}/images/$(id -un)/{digest.removeprefix("sha256:")}.sqsh
 mkdir -m 1777 {mount}/images 2>/dev/null || true
 [[ -k {mount}/images ]] && must_be_own {mount}/images 0 || must_be_own {mount}/images 022
