@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import PurePosixPath
 
 from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.platform.team_data import team_of
@@ -129,20 +130,8 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
         keep="Slurm decides for the whole cluster how long it remembers jobs",
     )
-    if options.environment and "@" in request.image_name:
-        raise usage_error(
-            f"{request.program.name} cannot run in {options.environment}",
-            why=f"its job file names the image {request.image_name}",
-            fix="leave --environment out, or run.image",
-        )
-    lock = request.program.lock
-    if options.environment and lock is not None and lock.is_for_image:
-        raise usage_error(
-            f"{request.program.name} cannot run in {options.environment}",
-            why="the lock of run.packages is for the training image",
-            fix="install the packages into the virtual environment, and leave run.packages out, or leave --environment "
-            "out",
-        )
+    if options.environment:
+        _check_needs_no_image(request, options.environment)
     if options.continues:
         check_options(request, options)
         request = continuing(request)
@@ -195,6 +184,23 @@ def _check_has_team(request: Request) -> None:
         why = f"only the teams of {hand_off.platform} have data, and the job file names none"
         raise usage_error(
             f"{name} cannot run without a team", why=why, fix=f"set team, for example {hand_off.teams[0]}"
+        )
+
+
+def _check_needs_no_image(request: Request, environment: PurePosixPath) -> None:
+    """Raise UsageError if the job file requires an image, and the job is to run in a virtual environment."""
+    what = f"{request.program.name} cannot run in {environment}"
+    if "@" in request.image_name:
+        raise usage_error(
+            what, why=f"its job file names the image {request.image_name}", fix="leave --environment out, or run.image"
+        )
+    lock = request.program.lock
+    if lock is not None and lock.is_for_image:
+        raise usage_error(
+            what,
+            why="the lock of run.packages is for the training image",
+            fix="install the packages into the virtual environment, and leave run.packages out, or leave --environment "
+            "out",
         )
 
 
