@@ -18,10 +18,8 @@ from trainway import __version__
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.platform.deployed_version import require_upgradable
 from trainway.launch.platform.hand_off import read_deployer, read_hand_off, read_image
-from trainway.launch.platform.known import known_platform
-from trainway.launch.starting.prepare import prepare
+from trainway.launch.starting.prepare import Launch, prepare
 from trainway.spec.errors import UsageError
-from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
@@ -203,7 +201,7 @@ def test_a_launch_runs_in_the_image_that_it_names_or_else_its_job_or_its_nodes(
         built(uri, name)
     batch = {"global": 16, "micro": 2}
     point = Point(load_job(tmp_path, batch=batch, **({"image": of_the_job} if of_the_job else {})), {})
-    [request] = prepare([point], known_platform(PLATFORM, load_catalogue(), "deployed"), load_catalogue(), image=asked)
+    [request] = prepare(Launch([point], tmp_path / "platform.yaml", image=asked, loaded=PLATFORM))
     assert request.image == f"{registry}/atlas/{used}@sha256:0"
 
 

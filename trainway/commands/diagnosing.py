@@ -124,9 +124,8 @@ def verify(
             raise usage_error("--repair cannot be used with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
-        from trainway.launch.platform.known import known_platform
         from trainway.launch.registry.platform_file import platform_file_named
-        from trainway.launch.starting.prepare import prepare
+        from trainway.launch.starting.prepare import Launch, prepare
         from trainway.launch.target.known import own_target
         from trainway.launch.target.options import options_from
         from trainway.spec.facts.catalogue import load_catalogue
@@ -137,12 +136,12 @@ def verify(
         from trainway.verify.show_rates import as_shown
         from trainway.verify.slow_search import rates_request, search_slow_nodes
 
-        platform, catalogue = load_platform(platform_file_named(platform_file)), load_catalogue()
+        file = platform_file_named(platform_file)
+        platform, catalogue = load_platform(file), load_catalogue()
         if repair:
             require_hyperpod(platform)
         point = probe_point(nodes, team=team, command=rates_command() if find_slow else None)
-        deployed = known_platform(platform, catalogue, "deployed")
-        [request] = prepare([point], deployed, catalogue, group=group, image=image)
+        [request] = prepare(Launch([point], file, group=group, image=image, loaded=platform))
         # A repair names the node group of the nodes, so that only one group can be tested.
         request = replace(request, allocation=replace(request.allocation, others=()))
         probe = probe_request(request, max_bytes=gib * 2**30, dcgm_level=dcgm_level)

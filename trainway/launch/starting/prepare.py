@@ -53,7 +53,7 @@ from trainway.launch.starting.run_trackers import (
 from trainway.parts.extras import require_extras
 from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError, usage_error
-from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.loader import load_platform
@@ -231,17 +231,7 @@ def prepare_on_platform(launch: Launch) -> list[Request]:
 
 
 def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
-    requests = prepare(
-        launch.points,
-        launch.known,
-        load_catalogue(),
-        run=launch.run,
-        group=launch.group,
-        image=launch.image,
-        resumed=launch.resumed,
-        options=launch.options,
-        on_platform=on_platform,
-    )
+    requests = prepare(launch, on_platform=on_platform)
     if launch.dry_run:
         lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
         lines += [waiting_line(each) for each in requests if on_platform]
@@ -300,44 +290,33 @@ def _check_conflicts(requests: Sequence[Request], directory: str | None) -> None
         print(f"warning: {conflict.why}; {conflict.fix}", file=sys.stderr)
 
 
-def prepare(
-    points: Sequence[Point],
-    known: KnownPlatform,
-    catalogue: Catalogue,
-    *,
-    run: str | None = None,
-    group: str | None = None,
-    image: str | None = None,
-    resumed: bool = False,
-    options: Sequence[Any] = (),
-    on_platform: bool = True,
-) -> list[Request]:
-    """Return a request for each job. `run` names the run of a single job, and `group` the node group.
+def prepare(launch: Launch, *, on_platform: bool = True) -> list[Request]:
+    """Return a request for each job of a launch, and upload nothing.
 
-    Each runs in the image `image`, or else in the one that its job file or its nodes name. A `resumed` job has its
-    checkpoints where they are. `options` are the typed options of each job. A job that is not `on_platform` is on none
-    of the platform's nodes.
+    Each job runs in the image of the launch, or else in the one that its job file or its nodes name. A resumed job has
+    its checkpoints where they are. A job that is not `on_platform` is on none of the platform's nodes.
 
     Raises UsageError where the platform has no image, or a job does not fit it.
     """
-    if run is not None:
-        check_run_name(run)
+    known, catalogue, points = launch.known, load_catalogue(), launch.points
+    if launch.run is not None:
+        check_run_name(launch.run)
     hand_off = known.hand_off
     _check_region(hand_off, known.platform)
-    if not resumed:
+    if not launch.resumed:
         points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
     allocations = []
-    for point, chosen in zip_longest(points, options):
+    for point, chosen in zip_longest(points, launch.options):
         check_team(point.program, hand_off)
         check_locations(point.program, hand_off)
         check_team_data(
             point.program.name, point.program.team, point.program.locations, point.program.written, hand_off
         )
         demand = replace(demand_of(point.program, hand_off, chosen), on_platform=on_platform)
-        allocations.append(allocate(point.program, hand_off, catalogue, group, demand))
+        allocations.append(allocate(point.program, hand_off, catalogue, launch.group, demand))
         check_memory(point.program, allocations[-1], catalogue)
     names = [
-        image or point.program.image or allocation.group.image or DEFAULT_IMAGE
+        launch.image or point.program.image or allocation.group.image or DEFAULT_IMAGE
         for point, allocation in zip(points, allocations, strict=True)
     ]
     pinned = {}
@@ -349,7 +328,9 @@ def prepare(
         else:
             pinned[name] = known.image(name)
     return [
-        Request(point.program, run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name)
+        Request(
+            point.program, launch.run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name
+        )
         for point, allocation, name in zip(points, allocations, names, strict=True)
     ]
 
