@@ -28,7 +28,7 @@ from trainway.launch.kubernetes.options import KINDS, KubernetesOptions
 from trainway.launch.kubernetes.render import render_documents
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
-from trainway.launch.workspace import define, render_workspace
+from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
@@ -100,7 +100,7 @@ def pods_of_the_platform(platform: Platform) -> list[Document]:
         if kind in hand_off.cluster.job_kinds:
             request = request_on(hand_off, **({"run": {"command": ["python", "a.py"]}} if kind == "RayJob" else {}))
             found += list(pods_in(render_documents(request, CATALOGUE, KubernetesOptions(kind=kind))))
-    workspace = define(hand_off, lambda _: "image", CATALOGUE, owner="ada", team="research")
+    workspace = define(hand_off, lambda _: "image", CATALOGUE, WorkspaceRequest("ada", team="research"))
     found += list(pods_in(render_workspace(workspace, CATALOGUE, "secret")))
     found += list(pods_in(objects(platform, "ClusterTrainingRuntime")))
     assert len(found) > 6

@@ -83,7 +83,7 @@ def start(
     from trainway.launch.kubernetes import as_yaml
     from trainway.launch.platform.hand_off import read_hand_off, read_image
     from trainway.launch.registry.platform_file import platform_file_named
-    from trainway.launch.workspace import define, owner_of_credentials, render_workspace
+    from trainway.launch.workspace import WorkspaceRequest, define, owner_of_credentials, render_workspace
     from trainway.launch.workspace import start as start_workspace
     from trainway.launch.workspace.session import NO_TOKEN
     from trainway.spec.facts.catalogue import load_catalogue
@@ -92,10 +92,7 @@ def start(
 
     platform, catalogue = load_platform(platform_file_named(platform_file)), load_catalogue()
     hand_off = read_hand_off(platform)
-    workspace = define(
-        hand_off,
-        lambda nodes: read_image(platform, hand_off, image or nodes.image or DEFAULT_IMAGE),
-        catalogue,
+    asked = WorkspaceRequest(
         owner=owner or owner_of_credentials(hand_off),
         team=team,
         group=group,
@@ -105,6 +102,12 @@ def start(
         idle_minutes=idle_minutes,
         shared_memory_gib=shared_memory,
         index=index,
+    )
+    workspace = define(
+        hand_off,
+        lambda nodes: read_image(platform, hand_off, image or nodes.image or DEFAULT_IMAGE),
+        catalogue,
+        asked,
     )
     if dry_run:
         print(as_yaml(render_workspace(workspace, catalogue, NO_TOKEN)), end="")

@@ -14,7 +14,7 @@ from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.slurm import render_script
-from trainway.launch.workspace import define, render_workspace
+from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.spec.derived.node_share import share_of_node
 from trainway.spec.derived.system_pods import room_on
 from trainway.spec.errors import UsageError
@@ -138,7 +138,9 @@ def test_a_group_of_several_types_requests_what_the_smallest_has() -> None:
 
 
 def test_a_workspace_that_loses_its_node_has_not_failed() -> None:
-    workspace = define(request_for("kueue").hand_off, lambda _: "image", CATALOGUE, owner="ada", team="research")
+    workspace = define(
+        request_for("kueue").hand_off, lambda _: "image", CATALOGUE, WorkspaceRequest("ada", team="research")
+    )
     *_, job = render_workspace(workspace, CATALOGUE, "token")
     assert job["spec"]["podFailurePolicy"] == TAKEN_AWAY
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"

@@ -26,7 +26,7 @@ from trainway.launch.kubernetes.watch import logs
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.runs.outputs import copy_outputs
 from trainway.launch.target.wanted_lines import WantedLines
-from trainway.launch.workspace import define
+from trainway.launch.workspace import WorkspaceRequest, define
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff_names import NODE_PATH
 
@@ -235,4 +235,4 @@ def test_logs_of_earlier_attempts_are_fetched_from_s3() -> None:
 
 def test_a_workspace_is_refused_before_anything_is_asked() -> None:
     with pytest.raises(UsageError, match=r"(?s)no workspaces.*home directory.*storage.lustre"):
-        define(hand_off_of(PLATFORM), lambda _: "image", CATALOGUE, owner="ada")
+        define(hand_off_of(PLATFORM), lambda _: "image", CATALOGUE, WorkspaceRequest("ada"))

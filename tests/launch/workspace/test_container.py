@@ -19,13 +19,13 @@ from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.manifests.platforms import CATALOGUE
 from tests.ports import free_port
-from trainway.launch.workspace import define, render_workspace
+from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 
 
 def container(home: Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment of the rendered container, on this machine: its home is at another place."""
     hand_off = hand_off_of(platform_named("nobody"))
-    workspace = define(hand_off, lambda _: "image", CATALOGUE, owner="ada")
+    workspace = define(hand_off, lambda _: "image", CATALOGUE, WorkspaceRequest("ada"))
     (rendered,) = render_workspace(workspace, CATALOGUE, "secret")[-1]["spec"]["template"]["spec"]["containers"]
     told = {each["name"]: each["value"] for each in rendered["env"] if "value" in each}
     image = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "JUPYTER_TOKEN": "secret"}

@@ -10,7 +10,7 @@ from tests.launch.kubernetes.platforms import PLATFORMS, hand_off_of, platform_n
 from tests.manifests.platforms import CATALOGUE, platform_of
 from tests.seams.kubernetes.reader import read
 from trainway.launch.kubernetes import as_yaml
-from trainway.launch.workspace import Workspace, define, render_workspace
+from trainway.launch.workspace import Workspace, WorkspaceRequest, define, render_workspace
 from trainway.manifests.device_claims import claim_templates
 from trainway.manifests.namespace import namespaces
 from trainway.spec.errors import UsageError
@@ -25,7 +25,9 @@ DIVIDED = [
 
 def workspace_on(platform: Platform, **options: Any) -> Workspace:
     team = {"team": platform.teams[0].name} if platform.teams else {}
-    return define(hand_off_of(platform), lambda _: IMAGE, CATALOGUE, **{"owner": "ada", **team, **options})
+    return define(
+        hand_off_of(platform), lambda _: IMAGE, CATALOGUE, WorkspaceRequest(**{"owner": "ada", **team, **options})
+    )
 
 
 def job_of(workspace: Workspace) -> dict[str, Any]:
@@ -179,4 +181,4 @@ def test_under_slurm_there_is_srun() -> None:
     hand_off = hand_off_of(platform_named("nobody"), orchestrator="hyperpod-slurm")
     without = hand_off.model_copy(update={"cluster": hand_off.cluster.model_copy(update={"namespaces": ()})})
     with pytest.raises(UsageError, match="srun --gres=gpu:1"):
-        define(without, lambda _: IMAGE, CATALOGUE, owner="ada")
+        define(without, lambda _: IMAGE, CATALOGUE, WorkspaceRequest("ada"))

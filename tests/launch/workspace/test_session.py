@@ -18,6 +18,7 @@ from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.target.protocol import Phase
 from trainway.launch.workspace import (
     Workspace,
+    WorkspaceRequest,
     connect,
     define,
     end,
@@ -33,7 +34,9 @@ NAME = "workspace-ada"
 
 @pytest.fixture(scope="module")
 def workspace() -> Workspace:
-    return define(hand_off_of(platform_named("kueue")), lambda _: "image", CATALOGUE, owner="ada", team="research")
+    return define(
+        hand_off_of(platform_named("kueue")), lambda _: "image", CATALOGUE, WorkspaceRequest("ada", team="research")
+    )
 
 
 @pytest.fixture

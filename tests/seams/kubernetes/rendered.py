@@ -29,7 +29,7 @@ from trainway.launch.kubernetes import KINDS, KubernetesOptions, as_yaml, render
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import RunLifeCycle
 from trainway.launch.program.request import Request, run_name
-from trainway.launch.workspace import define, render_workspace
+from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.manifests import cluster_manifests
 from trainway.manifests.export import export_manifests
 from trainway.manifests.training_runtime import image_fact
@@ -180,11 +180,9 @@ def workspaces(name: str) -> tuple[Launch, ...]:
     for group in hand_off.node_groups:
         for accelerators in (1, 8):
             what = f"workspace with {accelerators} of {group.name}"
-            options: dict[str, Any] = {"group": group.name, "accelerators": accelerators, "owner": "ada", "team": team}
+            asked = WorkspaceRequest("ada", team=team, group=group.name, accelerators=accelerators)
             try:
-                documents = render_workspace(
-                    define(hand_off, lambda _: IMAGE, CATALOGUE, **options), CATALOGUE, "token"
-                )
+                documents = render_workspace(define(hand_off, lambda _: IMAGE, CATALOGUE, asked), CATALOGUE, "token")
                 made.append(Launch(name, what, "workspace", _as_submitted(documents)))
             except UsageError as error:
                 made.append(Launch(name, what, "workspace", refused=str(error)))

@@ -1,6 +1,6 @@
 """Workspaces: JupyterLab on a GPU, a few of them or a fraction of one, in a team's quota on Kubernetes."""
 
-from trainway.launch.workspace.definition import Workspace, define
+from trainway.launch.workspace.definition import Workspace, WorkspaceRequest, define
 from trainway.launch.workspace.documents import render_workspace
 from trainway.launch.workspace.owner import owner_of_credentials
 from trainway.launch.workspace.session import Connection, connect, end, find, start, state
@@ -8,6 +8,7 @@ from trainway.launch.workspace.session import Connection, connect, end, find, st
 __all__ = [
     "Connection",
     "Workspace",
+    "WorkspaceRequest",
     "connect",
     "define",
     "end",

@@ -55,49 +55,66 @@ class Workspace:
         return PurePosixPath(self.hand_off.mount_path) / "workspaces" / self.owner
 
 
-def define(
-    hand_off: HandOff,
-    image: Callable[[Nodes], str],
-    catalogue: Catalogue,
-    *,
-    owner: str,
-    team: str | None = None,
-    group: str | None = None,
-    accelerators: int = 1,
-    priority: Priority | None = None,
-    hours: int = HOURS,
-    idle_minutes: int = IDLE_MINUTES,
-    shared_memory_gib: int | None = None,
-    index: str | None = None,
-) -> Workspace:
-    """Return a workspace on the platform of a hand-off. `image` returns the image to use on nodes of a group.
+@dataclass(frozen=True)
+class WorkspaceRequest:
+    """The workspace that a person asks for, before the platform is known.
 
-    Without `group`, it is on the smallest nodes that have as many `accelerators`. Without `shared_memory_gib`, half of
-    its memory can be shared memory. Raises UsageError for what the platform does not have.
+    Without `group`, the workspace is on the smallest nodes that have as many `accelerators`. Without
+    `shared_memory_gib`, half of its memory can be shared memory. The other fields are those of `Workspace`.
     """
+
+    owner: str
+    team: str | None = None
+    group: str | None = None
+    accelerators: int = 1
+    priority: Priority | None = None
+    hours: int = HOURS
+    idle_minutes: int = IDLE_MINUTES
+    shared_memory_gib: int | None = None
+    index: str | None = None
+
+
+def define(
+    hand_off: HandOff, image: Callable[[Nodes], str], catalogue: Catalogue, asked: WorkspaceRequest
+) -> Workspace:
+    """Return the workspace that is asked for. `image` returns the image to use on nodes of a group.
+
+    Raises UsageError for what the platform of the hand-off does not have.
+    """
+    owner, team, hours = asked.owner, asked.team, asked.hours
     label = name_of(owner).removeprefix(_NAME)
     if not 1 <= hours <= MOST_HOURS:
         raise _cannot(owner, f"it would last {hours} hours", f"choose 1 to {MOST_HOURS}")
-    if not 0 <= idle_minutes <= hours * 60:
-        raise _cannot(owner, f"it would end after {idle_minutes} idle minutes", f"choose 0 to {hours * 60}")
+    if not 0 <= asked.idle_minutes <= hours * 60:
+        raise _cannot(owner, f"it would end after {asked.idle_minutes} idle minutes", f"choose 0 to {hours * 60}")
     check_orchestrator(hand_off)
     if team is not None and team not in hand_off.teams:
         known = ", ".join(hand_off.teams)
         raise _cannot(
             owner, f"{hand_off.platform} has no team {team}", f"use one of {known}" if known else "leave the team out"
         )
-    if priority and not hand_off.teams:
+    if asked.priority and not hand_off.teams:
         raise _cannot(owner, f"{hand_off.platform} has no teams, and so no queue", "leave the priority out")
-    chosen = _group(hand_off, catalogue, group, owner, accelerators)
-    devices = devices_of_workspace(chosen, catalogue[chosen.instance_type], accelerators)
+    chosen = _group(hand_off, catalogue, asked)
+    devices = devices_of_workspace(chosen, catalogue[chosen.instance_type], asked.accelerators)
     if isinstance(devices, str):
         raise _cannot(owner, devices, "ask for another number with --accelerators, or name a --group")
-    shared = max(1, devices.memory_gib // 2) if shared_memory_gib is None else shared_memory_gib
+    shared = max(1, devices.memory_gib // 2) if asked.shared_memory_gib is None else asked.shared_memory_gib
     if not 1 <= shared <= devices.memory_gib:
         why = f"{shared} GiB of shared memory would be of {devices.memory_gib} GiB of memory"
         raise _cannot(owner, why, f"choose 1 to {devices.memory_gib} with --shared-memory")
     return Workspace(
-        label, hand_off, image(chosen), chosen, devices, shared, team, priority, hours, idle_minutes, index
+        owner=label,
+        hand_off=hand_off,
+        image=image(chosen),
+        group=chosen,
+        devices=devices,
+        shared_memory_gib=shared,
+        team=team,
+        priority=asked.priority,
+        hours=hours,
+        idle_minutes=asked.idle_minutes,
+        index=asked.index,
     )
 
 
@@ -121,16 +138,17 @@ def name_of(owner: str) -> str:
     return f"{_NAME}{label}"
 
 
-def _group(hand_off: HandOff, catalogue: Catalogue, name: str | None, owner: str, accelerators: int) -> Nodes:
-    """Return the group of that name, or the one with the smallest nodes that have as many accelerators."""
+def _group(hand_off: HandOff, catalogue: Catalogue, asked: WorkspaceRequest) -> Nodes:
+    """Return the node group that is named, or the one with the smallest nodes that have as many accelerators."""
     groups = hand_off.node_groups
-    if name is not None:
-        found = next((group for group in groups if group.name == name), None)
+    if asked.group is not None:
+        found = next((group for group in groups if group.name == asked.group), None)
         if found is None:
             known = ", ".join(group.name for group in groups)
-            raise _cannot(owner, f"{hand_off.platform} has no node group {name}", f"name one of {known}")
+            why = f"{hand_off.platform} has no node group {asked.group}"
+            raise _cannot(asked.owner, why, f"name one of {known}")
         return found
-    return min(groups, key=lambda group: _size(group, catalogue[group.instance_type], accelerators))
+    return min(groups, key=lambda group: _size(group, catalogue[group.instance_type], asked.accelerators))
 
 
 def _size(group: Nodes, instance: Instance, accelerators: int) -> tuple[bool, bool, bool, int, int]:
