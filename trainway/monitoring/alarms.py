@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.monitoring.events import events_queue
@@ -85,10 +86,11 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
         "minutes.",
     )
     yield from _nodes()
-    yield from _gpus()
+    yield from _gpu_errors()
+    yield from _gpu_utilization()
     yield from _fabric()
     yield from _queues()
-    yield from _runs()
+    yield from _RUN_ALARMS
 
 
 def _file_system(platform: Platform) -> Iterator[Alarm]:
@@ -185,43 +187,28 @@ def _nodes() -> Iterator[Alarm]:
     )
 
 
-def _gpus() -> Iterator[Alarm]:
-    yield Alarm(
-        "XidReplace",
-        "critical",
-        (Query(f"max by (Hostname, gpu, UUID) ({_xids('cause', 'replace')}) > 0"),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: replace the node.",
+def _gpu_errors() -> Iterator[Alarm]:
+    xids: tuple[tuple[str, Literal["critical", "warning"], str, str], ...] = (
+        ("XidReplace", "critical", _xids("cause", "replace"), ": replace the node."),
+        ("XidReboot", "critical", _xids("cause", "reboot"), ": reboot the node."),
+        # The last Xid stays until the driver is loaded anew, and a program's mistake is over when it is reported.
+        (
+            "XidProgram",
+            "warning",
+            f"{_last_is(PROGRAM_XIDS)} and changes({XID}[15m]) > 0",
+            ", as a rule for what a program did.",
+        ),
+        ("XidMemory", "warning", _xids("symptom"), ": its memory wears out."),
+        ("XidUnknown", "warning", f"({XID} > 0) unless {_last_is(load_xids())}", ": look it up."),
     )
-    yield Alarm(
-        "XidReboot",
-        "critical",
-        (Query(f"max by (Hostname, gpu, UUID) ({_xids('cause', 'reboot')}) > 0"),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: reboot the node.",
-    )
-    # The last Xid stays until the driver is loaded anew, and a program's mistake is over when it is reported.
-    yield Alarm(
-        "XidProgram",
-        "warning",
-        (Query(f"max by (Hostname, gpu, UUID) ({_last_is(PROGRAM_XIDS)} and changes({XID}[15m]) > 0) > 0"),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}, as a rule for what a program did.",
-    )
-    yield Alarm(
-        "XidMemory",
-        "warning",
-        (Query(f"max by (Hostname, gpu, UUID) ({_xids('symptom')}) > 0"),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: its memory wears out.",
-    )
-    yield Alarm(
-        "XidUnknown",
-        "warning",
-        (Query(f"max by (Hostname, gpu, UUID) (({XID} > 0) unless {_last_is(load_xids())}) > 0"),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reported Xid {{ $value }}: look it up.",
-    )
+    for name, severity, series, meaning in xids:
+        yield Alarm(
+            name,
+            severity,
+            (Query(f"max by (Hostname, gpu, UUID) ({series}) > 0"),),
+            0,
+            f"GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} reported Xid {{{{ $value }}}}{meaning}",
+        )
     yield Alarm(
         "GpuRowsExhausted",
         "critical",
@@ -229,6 +216,9 @@ def _gpus() -> Iterator[Alarm]:
         0,
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} has no spare rows of memory left: replace the node.",
     )
+
+
+def _gpu_utilization() -> Iterator[Alarm]:
     idle = f"max_over_time({GPU}%s[{IDLE_MINUTES}m]) < {IDLE_PERCENT}"
     allocated = 'label_replace(slurm_node_status{status="allocated"}, "Hostname", "$1", "node", "(.*)")'
     yield Alarm(
@@ -351,8 +341,9 @@ def _queues() -> Iterator[Alarm]:
     )
 
 
-def _runs() -> Iterator[Alarm]:
-    yield Alarm(
+# The conditions on the metrics of runs are the same on every platform.
+_RUN_ALARMS = (
+    Alarm(
         "RunHangs",
         "critical",
         # Ten of its steps, and no less than ten minutes. Before its first step, a run may load for half an hour.
@@ -364,8 +355,8 @@ def _runs() -> Iterator[Alarm]:
         ),
         1,
         "Run {{ $labels.run }} has not taken a step for {{ $value | humanizeDuration }}.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "LossNotFinite",
         "critical",
         (
@@ -375,23 +366,23 @@ def _runs() -> Iterator[Alarm]:
         ),
         0,
         "The loss or the gradient of run {{ $labels.run }} is not finite.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "LossSpike",
         "warning",
         (Query(f"{LOSS} > 1.25 * quantile_over_time(0.5, {LOSS}[1h])"),),
         5,
         "The loss of run {{ $labels.run }} is {{ $value | humanize }}, a quarter above the median of the last hour.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "SlowSteps",
         "warning",
         (Query(f"quantile_over_time(0.5, {STEP_SECONDS}[10m]) > 1.5 * quantile_over_time(0.5, {STEP_SECONDS}[6h])"),),
         10,
         "Steps of run {{ $labels.run }} take {{ $value | humanizeDuration }}, half as much again as "
         "in the last six hours.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "DataWait",
         "warning",
         (
@@ -402,25 +393,26 @@ def _runs() -> Iterator[Alarm]:
         15,
         "Node {{ $labels.node_rank }} of run {{ $labels.run }} waits {{ $value | humanizePercentage "
         "}} of each step for data.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "CheckpointOld",
         "critical",
         (Query(f"{STEP} - trainway_run_checkpoint_step > 2 * trainway_run_checkpoint_every_steps"),),
         1,
         "The newest checkpoint of run {{ $labels.run }} is {{ $value }} steps old, more than twice its interval.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "CheckpointFailed",
         "warning",
         (Query("increase(trainway_run_failed_saves_total[15m]) > 0"),),
         0,
         "A checkpoint of run {{ $labels.run }} could not be saved.",
-    )
-    yield Alarm(
+    ),
+    Alarm(
         "RunRestarts",
         "warning",
         (Query("max by (run) (trainway_run_restarts) - min by (run) (min_over_time(trainway_run_restarts[1h])) > 2"),),
         0,
         "Run {{ $labels.run }} started {{ $value }} times anew within an hour.",
-    )
+    ),
+)
