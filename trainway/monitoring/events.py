@@ -60,14 +60,15 @@ def event_kinds(platform: Platform) -> tuple[EventKind, ...]:
     return tuple(found)
 
 
-def _hyperpod(platform: Platform) -> Iterator[EventKind]:
-    """Yield the events of a HyperPod cluster.
+def _hyperpod(platform: Platform) -> tuple[EventKind, ...]:
+    """Return the events of a HyperPod cluster."""
+    return _unhealthy_node(platform), _cluster_error(platform), _cluster_state(platform)
 
-    HyperPod emits the ones of the type Cluster Event for clusters with continuous provisioning.
-    """
+
+def _unhealthy_node(platform: Platform) -> EventKind:
     recovers = platform.hyperpod_or_default.node_recovery
     by_hand = "Nothing. Replace it: `aws sagemaker batch-replace-cluster-nodes`."
-    yield EventKind(
+    return EventKind(
         "NodeUnhealthy",
         {
             "source": ["aws.sagemaker"],
@@ -96,7 +97,11 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
         node="Node",
         source="https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html",
     )
-    yield EventKind(
+
+
+def _cluster_error(platform: Platform) -> EventKind:
+    """Return the errors of a cluster, which HyperPod emits for clusters with continuous provisioning."""
+    return EventKind(
         "ClusterFailed",
         {
             "source": ["aws.sagemaker"],
@@ -126,7 +131,10 @@ def _hyperpod(platform: Platform) -> Iterator[EventKind]:
         node="Node",
         source="https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-cluster-events-reference.html",
     )
-    yield EventKind(
+
+
+def _cluster_state(platform: Platform) -> EventKind:
+    return EventKind(
         "ClusterState",
         {
             "source": ["aws.sagemaker"],
