@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.versions import Combination, Versions, images_of, release
+from trainway.spec.facts.versions import Combination, Release, Versions, images_of, release
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import DEVEL, ImageVariant
@@ -119,25 +120,46 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     it, one content has one digest.
     https://docs.docker.com/build/ci/github-actions/reproducible-builds/ (read 2026-11-21)
     """
-    chosen = combination_of(platform, versions)
-    images, wheel = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
-    installer = release(versions.efa_installers, chosen.efa_installer)
-    tests, gdrcopy = release(versions.nccl_tests, chosen.nccl_tests), release(versions.gdrcopy, chosen.gdrcopy)
-    engine, nemo = release(versions.transformer_engine, chosen.transformer_engine), release(versions.nemo, chosen.nemo)
-    assert images and wheel and installer and tests and engine and nemo, "VERSION_RULES let nothing else pass"
-    assert gdrcopy, "VERSION_RULES let nothing else pass"
-    variant = variant_of(platform, catalogue)
-    of_the_variant = images.cpu if variant == "cpu" else images.cuda
-    base = own_base(platform) or (images.cuda_devel if platform.image.base == DEVEL else of_the_variant)
+    chosen, variant = combination_of(platform, versions), variant_of(platform, catalogue)
     kept = keeps_base_packages(platform, catalogue)
-    every_variant = {
-        "BASE_IMAGE": base,
+    wheel = _released(versions.pytorch, chosen.pytorch)
+    nemo = _released(versions.nemo, chosen.nemo)
+    engine = _released(versions.transformer_engine, chosen.transformer_engine)
+    of_the_agent = {"HYPERPOD_ELASTIC_AGENT_VERSION": chosen.hyperpod_elastic_agent or ""}
+    of_flash_attention = {"FLASH_ATTENTION_VERSION": chosen.flash_attention}
+    of_nemo = {"NEMO_VERSION": nemo.version}
+    of_transformer_engine = {
+        "TRANSFORMER_ENGINE_CORE_SHA256": engine.core_sha256,
+        "TRANSFORMER_ENGINE_SHA256": engine.sha256,
+        "TRANSFORMER_ENGINE_TORCH_SHA256": engine.torch_sha256,
+        "TRANSFORMER_ENGINE_VERSION": engine.version,
+    }
+    of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
+    return (
+        _of_every_variant(platform, catalogue, versions)
+        | _if(needs_the_agent(platform), of_the_agent)
+        | _if("flash-attention" in platform.image.add, of_flash_attention)
+        | _if("nemo" in platform.image.add, of_nemo)
+        | _if("transformer-engine" in platform.image.add, of_transformer_engine)
+        | _if(not kept, of_the_wheel)
+        | _if(variant == "cuda" and not kept, _of_cuda(chosen, versions))
+    )
+
+
+def _of_every_variant(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
+    """Return the arguments that no variant leaves empty, except the snapshot of an image without one."""
+    chosen, variant = combination_of(platform, versions), variant_of(platform, catalogue)
+    images = images_of(versions, chosen)
+    assert images, "VERSION_RULES let nothing else pass"
+    of_the_variant = images.cpu if variant == "cpu" else images.cuda
+    return {
+        "BASE_IMAGE": own_base(platform) or (images.cuda_devel if platform.image.base == DEVEL else of_the_variant),
         # No stage of another variant is built, and yet its image has to have a name.
         "CUDA_DEVEL_IMAGE": images.cuda_devel,
         # No page of SageMaker says that its training jobs can read zstd.
         "LAYER_COMPRESSION": "gzip" if platform.iam.training_jobs else "zstd",
         "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
-        "LAYOUT": "kept" if kept and variant != "neuron" else variant,
+        "LAYOUT": "kept" if keeps_base_packages(platform, catalogue) and variant != "neuron" else variant,
         "FLASH_ATTENTION": "with" if "flash-attention" in platform.image.add else "without",
         "MATRIX_NAME": chosen.name,
         "NEMO": "with" if "nemo" in platform.image.add else "without",
@@ -146,8 +168,14 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "UBUNTU_SNAPSHOT": snapshot_address(packages_date(platform, versions)),
         "VARIANT": variant,
     }
-    of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
-    of_cuda = {
+
+
+def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
+    """Return the versions of what the variant for GPUs has below PyTorch: CUDA, NCCL, EFA, and GDRCopy."""
+    wheel = _released(versions.pytorch, chosen.pytorch)
+    installer = _released(versions.efa_installers, chosen.efa_installer)
+    tests, gdrcopy = _released(versions.nccl_tests, chosen.nccl_tests), _released(versions.gdrcopy, chosen.gdrcopy)
+    return {
         "AWS_OFI_NCCL_VERSION": installer.aws_ofi_nccl,
         "CUDA_VERSION": wheel.cuda,
         "EFA_INSTALLER_SHA256": installer.sha256,
@@ -162,24 +190,13 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         "NCCL_TESTS_VERSION": tests.version,
         "NCCL_VERSION": wheel.nccl,
     }
-    of_flash_attention = {"FLASH_ATTENTION_VERSION": chosen.flash_attention}
-    of_nemo = {"NEMO_VERSION": nemo.version}
-    of_the_agent = {"HYPERPOD_ELASTIC_AGENT_VERSION": chosen.hyperpod_elastic_agent or ""}
-    of_transformer_engine = {
-        "TRANSFORMER_ENGINE_CORE_SHA256": engine.core_sha256,
-        "TRANSFORMER_ENGINE_SHA256": engine.sha256,
-        "TRANSFORMER_ENGINE_TORCH_SHA256": engine.torch_sha256,
-        "TRANSFORMER_ENGINE_VERSION": engine.version,
-    }
-    return (
-        every_variant
-        | _if(needs_the_agent(platform), of_the_agent)
-        | _if("flash-attention" in platform.image.add, of_flash_attention)
-        | _if("nemo" in platform.image.add, of_nemo)
-        | _if("transformer-engine" in platform.image.add, of_transformer_engine)
-        | _if(not kept, of_the_wheel)
-        | _if(variant == "cuda" and not kept, of_cuda)
-    )
+
+
+def _released(among: Iterable[Release], version: str) -> Release:
+    """Return the release of a version that a combination names."""
+    found = release(among, version)
+    assert found, "VERSION_RULES let nothing else pass"
+    return found
 
 
 def _if(there: bool, arguments: dict[str, str]) -> dict[str, str]:
