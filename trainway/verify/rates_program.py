@@ -21,72 +21,87 @@ COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
 
 
 def main() -> None:
-    """Measure each node, pairs of nodes, halves of the nodes, and all nodes."""
+    """Measure the rates in a process group of all ranks."""
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
 
-    local, locals_ = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
     # Without this, gloo connects each process with all others. The probe has the same setting.
     os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     try:
-        nodes, node = dist.get_world_size() // locals_, dist.get_rank() // locals_
-        limit = torch.cuda.get_device_properties(device).total_memory // 8 if on_gpu else 64 * MIB
-        # At least 4 bytes for each rank of a group.
-        most = max(min(setting("MAX_BYTES", GIB), limit), 4 * dist.get_world_size())
-        # Pairs are compared with each other, for which this size is enough. Published figures are of larger sizes.
-        size = min(most, GIB)
-        repeats = setting("REPEATS", 10 if on_gpu else 3)
-
-        def measured(within: str, members: list[int], collectives: tuple[str, ...], size: int) -> list[Any]:
-            """Return the rates of collectives among some nodes, or the empty list if this node is not one of them."""
-            if node not in members:
-                return []
-            ranks = [each * locals_ + rank for each in members for rank in range(locals_)]
-            # Only members create a group. PyTorch names it after its ranks and the number of groups of this process, so
-            # each group is destroyed before the next one, and none has the ranks of an earlier one, whose keys are
-            # still in the store (_process_group_name in torch/distributed/distributed_c10d.py of PyTorch 2.13).
-            group = dist.group.WORLD if within == "cluster" else dist.new_group(ranks, use_local_synchronization=True)
-            rates = [
-                [f"{within} {name}", members, bandwidth(torch, dist, device, group, name, size, repeats)]
-                for name in collectives
-            ]
-            dist.barrier(group)
-            if within != "cluster":
-                dist.destroy_process_group(group)
-            return rates if dist.get_rank() == ranks[0] else []
-
-        names: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(names, socket.gethostname())
-        tell(dist, {"nodes": names[::locals_], "bytes": most})
-
-        # Use the slowest process of a node, because a job waits for it.
-        own: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(own, (gemm(torch, device), memory(torch, device)))
-        rates = []
-        for each in range(nodes):
-            products, copies = zip(*own[each * locals_ : (each + 1) * locals_], strict=True)
-            rates += [["gemm", [each], min(products)], ["memory", [each], min(copies)]]
-        share(dist, rates if dist.get_rank() == 0 else [])
-        if locals_ > 1:
-            share(dist, measured("node", [node], ("all-reduce",), size))
-        # Over equal TCP links, the rates of gloo's all-gather and all-to-all differ by up to a factor of 2. Those of
-        # its all-reduce differ by 5 %.
-        between = COLLECTIVES if on_gpu else ("all-reduce",)
-        for pairs in rounds(nodes, setting("PARTNERS", 5)):
-            share(dist, measured("pair", next((each for each in pairs if node in each), []), between, size))
-        for halves in splits(nodes):
-            share(dist, measured("half", next(each for each in halves if node in each), ("all-reduce",), size))
-        if nodes > 1:
-            share(dist, measured("cluster", list(range(nodes)), COLLECTIVES, most))
-        tell(dist, {"end": True})
-        dist.barrier()
+        measure(torch, dist, device)
     finally:
         dist.destroy_process_group()
+
+
+def measure(torch: Any, dist: Any, device: Any) -> None:
+    """Measure each node, pairs of nodes, halves of the nodes, and all nodes. Print the rates of each round."""
+    on_gpu, locals_ = device.type == "cuda", int(os.environ["LOCAL_WORLD_SIZE"])
+    nodes, node = dist.get_world_size() // locals_, dist.get_rank() // locals_
+    limit = torch.cuda.get_device_properties(device).total_memory // 8 if on_gpu else 64 * MIB
+    # At least 4 bytes for each rank of a group.
+    most = max(min(setting("MAX_BYTES", GIB), limit), 4 * dist.get_world_size())
+    # Pairs are compared with each other, for which this size is enough. Published figures are of larger sizes.
+    size = min(most, GIB)
+    repeats = setting("REPEATS", 10 if on_gpu else 3)
+
+    def measured(within: str, members: list[int], collectives: tuple[str, ...], size: int) -> list[Any]:
+        """Return the rates of collectives among some nodes, or the empty list if this node is not one of them."""
+        if node not in members:
+            return []
+        ranks = [each * locals_ + rank for each in members for rank in range(locals_)]
+        # Only members create a group. PyTorch names it after its ranks and the number of groups of this process, so
+        # each group is destroyed before the next one, and none has the ranks of an earlier one, whose keys are
+        # still in the store (_process_group_name in torch/distributed/distributed_c10d.py of PyTorch 2.13).
+        group = dist.group.WORLD if within == "cluster" else dist.new_group(ranks, use_local_synchronization=True)
+        rates = [
+            [f"{within} {name}", members, bandwidth(torch, dist, device, group, name, size, repeats)]
+            for name in collectives
+        ]
+        dist.barrier(group)
+        if within != "cluster":
+            dist.destroy_process_group(group)
+        return rates if dist.get_rank() == ranks[0] else []
+
+    names: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(names, socket.gethostname())
+    tell(dist, {"nodes": names[::locals_], "bytes": most})
+
+    share(dist, rates_of_nodes(torch, dist, device))
+    if locals_ > 1:
+        share(dist, measured("node", [node], ("all-reduce",), size))
+    # Over equal TCP links, the rates of gloo's all-gather and all-to-all differ by up to a factor of 2. Those of
+    # its all-reduce differ by 5 %.
+    between = COLLECTIVES if on_gpu else ("all-reduce",)
+    for pairs in rounds(nodes, setting("PARTNERS", 5)):
+        share(dist, measured("pair", next((each for each in pairs if node in each), []), between, size))
+    for halves in splits(nodes):
+        share(dist, measured("half", next(each for each in halves if node in each), ("all-reduce",), size))
+    if nodes > 1:
+        share(dist, measured("cluster", list(range(nodes)), COLLECTIVES, most))
+    tell(dist, {"end": True})
+    dist.barrier()
+
+
+def rates_of_nodes(torch: Any, dist: Any, device: Any) -> list[Any]:
+    """Return the rates of products of matrices and of memory of each node, on rank 0. Other ranks return none.
+
+    The slowest process of a node counts, because a job waits for it.
+    """
+    own: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(own, (gemm(torch, device), memory(torch, device)))
+    if dist.get_rank() != 0:
+        return []
+    locals_ = int(os.environ["LOCAL_WORLD_SIZE"])
+    rates: list[Any] = []
+    for node in range(dist.get_world_size() // locals_):
+        products, copies = zip(*own[node * locals_ : (node + 1) * locals_], strict=True)
+        rates += [["gemm", [node], min(products)], ["memory", [node], min(copies)]]
+    return rates
 
 
 def setting(name: str, default: int) -> int:
