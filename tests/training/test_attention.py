@@ -208,7 +208,8 @@ def test_the_kernel_gets_the_ends_of_documents_and_the_keys_on_the_left(
     monkeypatch.setattr(varlen, "varlen_attn", kernel)
     query, key, value = (each.transpose(1, 2).flatten(0, 1) for each in inputs(8))
     ends = torch.tensor([0, 3, 3, 16], dtype=torch.int32)
-    found = attention._by_kernel(query, key, value, ends, ends, 8, 8, window)
+    lengths = attention._Lengths(ends, 8)
+    found = attention._by_kernel(query, key, value, lengths, lengths, window)
     torch.testing.assert_close(found, blockwise_attention(query, key, value, ends, ends, window))
     (_, _, longest_query, longest_key), options = called[0]
     assert (longest_query, longest_key) == (8, 8)

@@ -6,7 +6,7 @@ hides, too. Documents and windows are instead arguments of kernels for sequences
 
 import functools
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,13 @@ from torch import Tensor
 from training.model.blockwise_attention import blockwise_attention
 
 IN_16_BITS = (torch.bfloat16, torch.float16)
+
+
+class _Lengths(NamedTuple):
+    """Ends of packed sequences with a leading 0, int32 [any], and a number of tokens that no sequence exceeds."""
+
+    ends: Tensor
+    longest: int
 
 
 def attend(
@@ -40,12 +47,13 @@ def attend(
         window = None
     if documents is None:
         documents = torch.zeros(batch, 1, dtype=torch.int32, device=query.device)
-    query_ends, key_ends = _ends(documents, first, length), _ends(documents, 0, first + length)
+    queries = _Lengths(_ends(documents, first, length), length)
+    keys = _Lengths(_ends(documents, 0, first + length), first + length)
     query, key, value = (heads.transpose(1, 2).flatten(0, 1) for heads in (query, key, value))
     if query.is_cuda and query.dtype in IN_16_BITS:
-        mixed = _by_kernel(query, key, value, query_ends, key_ends, length, first + length, window)
+        mixed = _by_kernel(query, key, value, queries, keys, window)
     else:
-        mixed = blockwise_attention(query, key, value, query_ends, key_ends, window)
+        mixed = blockwise_attention(query, key, value, queries.ends, keys.ends, window)
     return mixed.view(batch, length, *mixed.shape[1:]).transpose(1, 2)
 
 
@@ -62,14 +70,7 @@ def _ends(starts: Tensor, first: int, length: int) -> Tensor:
 
 
 def _by_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_ends: Tensor,
-    key_ends: Tensor,
-    longest_query: int,
-    longest_key: int,
-    window: int | None,
+    query: Tensor, key: Tensor, value: Tensor, queries: _Lengths, keys: _Lengths, window: int | None
 ) -> Tensor:
     """Return `blockwise_attention`, computed by FlashAttention."""
     from torch.nn.attention.varlen import varlen_attn
@@ -83,7 +84,7 @@ def _by_kernel(
     # FlashAttention counts the keys on the left of a query's own.
     left = -1 if window is None else window - 1
     mixed = varlen_attn(
-        query, key, value, query_ends, key_ends, longest_query, longest_key, window_size=(left, 0), **options
+        query, key, value, queries.ends, keys.ends, queries.longest, keys.longest, window_size=(left, 0), **options
     )
     assert isinstance(mixed, Tensor)  # the logarithms of the sums are not asked for
     return mixed
