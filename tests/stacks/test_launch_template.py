@@ -24,7 +24,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     """Launch template data by instance type, from one stack with a template for each."""
     import aws_cdk as cdk
 
-    from stacks.constructs.eks.launch_template import training_launch_template
+    from stacks.constructs.eks.launch_template import NodeConfig, training_launch_template
 
     app = cdk.App(outdir=str(tmp_path_factory.mktemp("templates")))
     stack = cdk.Stack(app, "every-type")
@@ -37,11 +37,9 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
             name="test",
             group=group,
             instance=CATALOGUE[name],
-            pods=32,
-            coordinates={},
+            config=NodeConfig(pods=32, parallel_image_pull=True),
             security_group_ids=["sg-0"],
             tags={},
-            parallel_image_pull=True,
         )
         identifiers[stack.get_logical_id(template)] = name
     found = resources(app.synth().get_stack_by_name("every-type").template, "AWS::EC2::LaunchTemplate")

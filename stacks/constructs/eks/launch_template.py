@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -31,6 +32,19 @@ from trainway.spec.sections.node_group import NodeGroup
 METADATA_HOPS = 1
 
 
+@dataclass(frozen=True)
+class NodeConfig:
+    """Settings with which nodeadm configures a node at boot.
+
+    `pods` is the maximum per node, for which the node's subnet was sized. `coordinates` are the cluster's, as nodeadm's
+    ClusterDetails, for nodes of an image of your own: EKS passes them only to nodes of its own images.
+    """
+
+    pods: int
+    coordinates: Mapping[str, str] = field(default_factory=dict)
+    parallel_image_pull: bool = False
+
+
 def training_launch_template(
     scope: Construct,
     id: str,
@@ -38,20 +52,17 @@ def training_launch_template(
     name: str,
     group: NodeGroup,
     instance: Instance,
-    pods: int,
-    coordinates: Mapping[str, str],
+    config: NodeConfig,
     security_group_ids: list[str],
     tags: Mapping[str, str],
     scripts: Sequence[str] = (),
-    parallel_image_pull: bool = False,
 ) -> ec2.CfnLaunchTemplate:
-    """Return the launch template of a node group. `pods` is the maximum per node, for which its subnet was sized.
+    """Return the launch template of a node group.
 
     Nodes run `scripts` when they boot. Instances and volumes get `tags` and a name. A change of anything here replaces
     the nodes of the group.
 
-    `coordinates` are the cluster's, as nodeadm's ClusterDetails: EKS passes them only to nodes of its own images. L1:
-    `ec2.LaunchTemplate` has no network interfaces. The catalogue defines the interface layout, card by card.
+    L1: `ec2.LaunchTemplate` has no network interfaces. The catalogue defines the interface layout, card by card.
     """
     template = ec2.CfnLaunchTemplate
     block = isinstance(group.capacity, CapacityBlock)
@@ -74,7 +85,7 @@ def training_launch_template(
             else None,
             **_common(
                 f"{name}/{group.name}",
-                _node_config(instance, pods, coordinates if group.image_id else None, parallel_image_pull),
+                _node_config_yaml(config, instance),
                 root_volume_gib=group.root_volume_gib,
                 tags=tags,
                 scripts=[LOCKED_MEMORY, *scripts],
@@ -87,7 +98,7 @@ def system_launch_template(
     scope: Construct, id: str, *, name: str, instance: Instance, root_volume_gib: int, tags: Mapping[str, str]
 ) -> ec2.CfnLaunchTemplate:
     """Return the launch template of nodes for the cluster's own pods. EKS adds the cluster's security group."""
-    config = _node_config(instance, SYSTEM_PODS)
+    config = _node_config_yaml(NodeConfig(SYSTEM_PODS), instance)
     common = _common(f"{name}/system", config, root_volume_gib=root_volume_gib, tags=tags)
     data = ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**common)
     return ec2.CfnLaunchTemplate(scope, id, launch_template_data=data)
@@ -135,15 +146,11 @@ def _interfaces(
     ]
 
 
-def _node_config(
-    instance: Instance,
-    pods: int,
-    coordinates: Mapping[str, str] | None = None,
-    parallel_image_pull: bool = False,
-) -> str:
-    spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": pods}}}
-    if coordinates:
-        spec["cluster"] = dict(coordinates)
+def _node_config_yaml(config: NodeConfig, instance: Instance) -> str:
+    """Return the NodeConfig document of an instance type's nodes, in YAML."""
+    spec: dict[str, Any] = {"kubelet": {"config": {"maxPods": config.pods}}}
+    if config.coordinates:
+        spec["cluster"] = dict(config.coordinates)
         if found := taints(instance):
             # The node group's own taints would come after the first pods.
             # https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html (read 2026-11-21)
@@ -152,15 +159,15 @@ def _node_config(
     if instance.instance_store:
         # Container images and pod storage go to the instance's own NVMe disks.
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
-        if parallel_image_pull and instance.accelerator:
+        if config.parallel_image_pull and instance.accelerator:
             # SOCI's parallel mode, which works for any image. Layers go to the same disks: below 600 MiB/s it would be
             # slower than one layer after the other.
             # https://aws.amazon.com/blogs/containers/introducing-seekable-oci-parallel-pull-mode-for-amazon-eks/
             # https://github.com/awslabs/amazon-eks-ami/blob/main/nodeadm/doc/api.md#feature (both read 2026-11-21)
             # https://docs.convox.com/configuration/rack-parameters/aws/fast_image_pull_enable (read 2026-11-21)
             spec["featureGates"] = {"FastImagePull": True}
-    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
-    return yaml.safe_dump(config, sort_keys=False)
+    document = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 def _in_one_placement_group(group: NodeGroup, instance: Instance) -> bool:

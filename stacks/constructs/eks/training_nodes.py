@@ -8,7 +8,7 @@ from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from stacks.constructs.eks.control_plane import ControlPlane
-from stacks.constructs.eks.launch_template import training_launch_template
+from stacks.constructs.eks.launch_template import NodeConfig, training_launch_template
 from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
@@ -55,13 +55,15 @@ def training_node_group(
         name=control_plane.platform.name,
         group=group,
         instance=instance,
-        pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
-        coordinates=control_plane.cluster.coordinates,
+        config=NodeConfig(
+            pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
+            coordinates=control_plane.cluster.coordinates if group.image_id else {},
+            parallel_image_pull=parallel_image_pull,
+        ),
         # An interface's groups replace the node group's default, so the cluster's own group has to be named, too.
         security_group_ids=[*security_group_ids, control_plane.cluster.security_group_id],
         tags=node_tags,
         scripts=scripts,
-        parallel_image_pull=parallel_image_pull,
     )
     block = isinstance(group.capacity, CapacityBlock)
     return eks.CfnNodegroup(
