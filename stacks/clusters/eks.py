@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import aws_cdk as cdk
+from aws_cdk import aws_eks as eks
 from constructs import Construct
 
 from stacks.clusters.hand_off import write_hand_off
@@ -16,12 +19,11 @@ from stacks.constructs.eks.managed_collector import managed_collector
 from stacks.constructs.eks.node_scripts import lustre_over_efa
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
-from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags, scaled_groups
+from trainway.spec.derived.autoscaling import scaled_groups
 from trainway.spec.derived.capacity_times import capacity_times
 from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.lustre_clients import efa_interfaces
-from trainway.spec.derived.node_tags import node_tags
+from trainway.spec.platform import Platform
 
 
 class EksStack(cdk.Stack):
@@ -37,48 +39,9 @@ class EksStack(cdk.Stack):
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: EKS cluster")
         kubernetes = KubernetesAccess(self, "Kubernetes", foundation=foundation, control_plane=control_plane)
         subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
-        over_efa = efa_interfaces(platform, foundation.catalogue)
-        node_groups = {
-            group.name: training_node_group(
-                self,
-                control_plane=control_plane,
-                group=group,
-                sizes=node_group_sizes(platform, group, foundation.catalogue),
-                tags=resource_tags(platform, group, foundation.catalogue),
-                types=types_of(group, foundation.catalogue),
-                subnet_id=subnets.id_of(group),
-                security_group_ids=network.node_group_ids,
-                scripts=[lustre_over_efa(over_efa[group.name], platform_name=platform.name, region=platform.region)]
-                if group.name in over_efa
-                else [],
-                parallel_image_pull=platform.kubernetes_or_default.parallel_image_pull,
-                node_repair=platform.kubernetes_or_default.node_repair,
-                release=platform.lock.ami_releases.get(group.name),
-                node_tags=node_tags(platform, group.name),
-            )
-            for group in platform.node_groups
-        }
-        for group in platform.node_groups:
-            subnets.before(node_groups[group.name], group)
-        timed = tuple(group for group in platform.node_groups if capacity_times(group))
-        if timed:
-            CapacitySchedules(
-                self,
-                "Capacity",
-                platform=platform.name,
-                cluster=control_plane.cluster,
-                node_groups={group.name: node_groups[group.name] for group in timed},
-                groups=timed,
-            )
-        before_charts: list[cdk.CfnResource] = [kubernetes.let_in]
-        if scaled_groups(platform, foundation.catalogue):
-            role = cluster_autoscaler_role(self, "ClusterAutoscalerRole", control_plane=control_plane)
-            # A pod that starts before its role is associated never gets the role.
-            before_charts.append(
-                control_plane.pod_identity(
-                    self, "ClusterAutoscaler", namespace=NAMESPACE, service_account=ACCOUNT, role=role
-                )
-            )
+        node_groups = _node_groups(self, foundation, control_plane, subnets)
+        _capacity_schedules(self, platform, control_plane, node_groups)
+        autoscaler = _cluster_autoscaler(self, foundation, control_plane)
         Delivery(
             self,
             "Delivery",
@@ -86,7 +49,8 @@ class EksStack(cdk.Stack):
             bundle=foundation.bundles.cluster,
             bucket=foundation.storage.bucket,
             steps=[[kubernetes.charts]],
-            after=before_charts,
+            # A pod that starts before its role is associated never gets the role.
+            after=[kubernetes.let_in, *([autoscaler] if autoscaler else [])],
         )
         if collector_of(platform) is Collector.AWS_MANAGED:
             managed_collector(
@@ -98,11 +62,63 @@ class EksStack(cdk.Stack):
                 alarms_topic=alarms_topic,
                 people=kubernetes.people.values(),
             )
-        arn = control_plane.cluster.arn
         write_hand_off(
             self,
             foundation,
             subnets,
-            cluster_arn=arn,
+            cluster_arn=control_plane.cluster.arn,
             people=kubernetes.people,
         )
+
+
+def _node_groups(
+    scope: Construct, foundation: Foundation, control_plane: ControlPlane, subnets: NodeSubnets
+) -> dict[str, eks.CfnNodegroup]:
+    """Return the EKS node groups of a platform by name, each after its subnet."""
+    platform, catalogue = foundation.platform, foundation.catalogue
+    over_efa = efa_interfaces(platform, catalogue)
+    node_groups = {
+        group.name: training_node_group(
+            scope,
+            control_plane=control_plane,
+            catalogue=catalogue,
+            group=group,
+            subnet_id=subnets.id_of(group),
+            security_group_ids=foundation.network.node_group_ids,
+            scripts=[lustre_over_efa(over_efa[group.name], platform_name=platform.name, region=platform.region)]
+            if group.name in over_efa
+            else [],
+        )
+        for group in platform.node_groups
+    }
+    for group in platform.node_groups:
+        subnets.before(node_groups[group.name], group)
+    return node_groups
+
+
+def _capacity_schedules(
+    scope: Construct, platform: Platform, control_plane: ControlPlane, node_groups: Mapping[str, eks.CfnNodegroup]
+) -> None:
+    """Schedule the nodes of each group whose Capacity Block has times."""
+    timed = tuple(group for group in platform.node_groups if capacity_times(group))
+    if timed:
+        CapacitySchedules(
+            scope,
+            "Capacity",
+            platform=platform.name,
+            cluster=control_plane.cluster,
+            node_groups={group.name: node_groups[group.name] for group in timed},
+            groups=timed,
+        )
+
+
+def _cluster_autoscaler(
+    scope: Construct, foundation: Foundation, control_plane: ControlPlane
+) -> eks.CfnPodIdentityAssociation | None:
+    """Give the Cluster Autoscaler its role. None for a platform whose node groups all have a fixed size."""
+    if not scaled_groups(foundation.platform, foundation.catalogue):
+        return None
+    role = cluster_autoscaler_role(scope, "ClusterAutoscalerRole", control_plane=control_plane)
+    return control_plane.pod_identity(
+        scope, "ClusterAutoscaler", namespace=NAMESPACE, service_account=ACCOUNT, role=role
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import aws_eks as eks
 from constructs import Construct
@@ -14,13 +15,15 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
 from trainway.manifests.taints import taints
 from trainway.spec.derived.ami_releases import minor_of
-from trainway.spec.derived.autoscaling import Sizes
+from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags
+from trainway.spec.derived.group_types import types_of
+from trainway.spec.derived.node_tags import node_tags
 from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.derived.pod_network import pods_of_group
-from trainway.spec.facts.catalogue import Instance
+from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.node_group import NodeGroup
-from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
@@ -28,41 +31,31 @@ def training_node_group(
     scope: Construct,
     *,
     control_plane: ControlPlane,
+    catalogue: Catalogue,
     group: NodeGroup,
-    sizes: Sizes,
-    tags: Mapping[str, str],
-    types: Sequence[Instance],
     subnet_id: str,
     security_group_ids: list[str],
     scripts: Sequence[str] = (),
-    parallel_image_pull: bool = False,
-    node_repair: NodeRepair | None = None,
-    release: str | None = None,
-    node_tags: Mapping[str, str],
 ) -> eks.CfnNodegroup:
-    """Return a node group of the platform file as an EKS managed node group.
+    """Return a node group of the platform file as an EKS managed node group, whose nodes run `scripts` at boot.
 
     On demand, EKS uses the first available type. On Spot, it weighs prices and available capacity. The launch template
-    is made for the first type, and fits all. Nodes have the `release` of EKS's AMI. Without one, they keep the newest
-    release of the day on which the group is created, even if the control plane gets a newer version.
-    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html (read 2026-11-21)
+    is made for the first type, and fits all.
     """
+    platform, types = control_plane.platform, types_of(group, catalogue)
+    sizes, tags = node_group_sizes(platform, group, catalogue), resource_tags(platform, group, catalogue)
     instance = types[0]
     id = "".join(part.capitalize() for part in group.name.split("-"))
     template = training_launch_template(
         scope,
         f"{id}Template",
-        name=control_plane.platform.name,
+        name=platform.name,
         group=group,
         instance=instance,
-        config=NodeConfig(
-            pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
-            coordinates=control_plane.cluster.coordinates if group.image_id else {},
-            parallel_image_pull=parallel_image_pull,
-        ),
+        config=_node_config(control_plane, group, types),
         # An interface's groups replace the node group's default, so the cluster's own group has to be named, too.
         security_group_ids=[*security_group_ids, control_plane.cluster.security_group_id],
-        tags=node_tags,
+        tags=node_tags(platform, group.name),
         scripts=scripts,
     )
     block = isinstance(group.capacity, CapacityBlock)
@@ -75,8 +68,6 @@ def training_node_group(
         node_role=control_plane.node_role.role_arn,
         subnets=[subnet_id],
         instance_types=None if block else [each.name for each in types],
-        # For a group with its own image, the launch template names the image.
-        ami_type=None if group.image_id else _ami_type(instance),
         capacity_type="CAPACITY_BLOCK" if block else "SPOT" if group.capacity == "spot" else "ON_DEMAND",
         scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
             min_size=sizes.least, desired_size=sizes.first, max_size=sizes.most
@@ -84,16 +75,42 @@ def training_node_group(
         launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
             id=template.ref, version=template.attr_latest_version_number
         ),
-        version=minor_of(release) if release and not group.image_id else None,
-        release_version=None if group.image_id else release,
         update_config=eks.CfnNodegroup.UpdateConfigProperty(
             max_unavailable=UNAVAILABLE_NODES, update_strategy=update_strategy(group).value
         ),
         labels={NODES_LABEL: group.name, **mig_labels(group), **(_accelerator(instance) if tags else {})},
         tags={**tags, **control_plane.owner_tags} or None,
         taints=_taints(instance),
-        node_repair_config=node_repair_config(node_repair),
+        node_repair_config=node_repair_config(platform.kubernetes_or_default.node_repair),
+        **_machine_image(platform, group, instance),
     )
+
+
+def _node_config(control_plane: ControlPlane, group: NodeGroup, types: Sequence[Instance]) -> NodeConfig:
+    """Return the settings of nodeadm for nodes that may have any of the types."""
+    return NodeConfig(
+        pods=min(pods_of_group(group, each, Orchestrator.EKS) for each in types),
+        coordinates=control_plane.cluster.coordinates if group.image_id else {},
+        parallel_image_pull=control_plane.platform.kubernetes_or_default.parallel_image_pull,
+    )
+
+
+def _machine_image(platform: Platform, group: NodeGroup, instance: Instance) -> dict[str, Any]:
+    """Return the properties of a node group that choose the release of EKS's AMI.
+
+    Without a release in the lock, nodes keep the newest release of the day on which the group is created, even if the
+    control plane gets a newer version.
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html (read 2026-11-21)
+    """
+    if group.image_id:
+        # The launch template names the image.
+        return {}
+    release = platform.lock.ami_releases.get(group.name)
+    return {
+        "ami_type": _ami_type(instance),
+        "release_version": release,
+        "version": minor_of(release) if release else None,
+    }
 
 
 def _accelerator(instance: Instance) -> dict[str, str]:
