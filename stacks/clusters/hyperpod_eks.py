@@ -19,6 +19,7 @@ from stacks.constructs.hyperpod.hyperpod_addons import hyperpod_addons
 from stacks.constructs.hyperpod.hyperpod_patching import let_read_alarms
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes
 from stacks.constructs.hyperpod.instance_groups import (
+    GroupSettings,
     autoscaler_role,
     instance_group,
     node_recovery,
@@ -68,6 +69,13 @@ class HyperPodEksStack(cdk.Stack):
         let_read_alarms(execution.role, settings)
         autoscaler = autoscaler_role(self, "AutoscalerRole", settings) if settings.autoscaling else None
         security_group_ids = [*network.node_group_ids, control_plane.cluster.security_group_id]
+        shared = GroupSettings(
+            catalogue=catalogue,
+            hyperpod=settings,
+            kubernetes=True,
+            scripts=scripts,
+            security_group_ids=security_group_ids,
+        )
         subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         hyperpod = CfnCluster(
             self,
@@ -87,19 +95,7 @@ class HyperPodEksStack(cdk.Stack):
                 security_group_ids=security_group_ids, subnets=[network.cluster_subnet_ids[0]]
             ),
             instance_groups=[
-                instance_group(
-                    name=group.name,
-                    instance=catalogue[group.instance_type],
-                    or_instances=[catalogue[name] for name in group.or_types],
-                    count=group.count,
-                    role=execution.role,
-                    scripts=scripts,
-                    subnet_id=subnets.id_of(group),
-                    security_group_ids=security_group_ids,
-                    root_volume_gib=group.root_volume_gib,
-                    settings=settings,
-                    group=group,
-                )
+                instance_group(group, shared, role=execution.role, subnet_id=subnets.id_of(group))
                 for group in sorted(platform.node_groups, key=lambda group: group.name)
             ],
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
@@ -16,7 +14,7 @@ from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
-from stacks.constructs.hyperpod.instance_groups import instance_group, node_recovery
+from stacks.constructs.hyperpod.instance_groups import GroupSettings, head_group, instance_group, node_recovery
 from stacks.constructs.hyperpod.slurm_metrics import slurm_metrics
 from stacks.constructs.hyperpod.slurm_team_roles import slurm_team_roles
 from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
@@ -26,7 +24,6 @@ from stacks.constructs.monitoring.metrics_workspace import workspace_endpoint
 from stacks.foundation import Foundation
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT
 from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.volumes import HEAD_VOLUME_GIB
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
 
 CfnCluster = sagemaker.CfnCluster
@@ -71,42 +68,23 @@ class HyperPodSlurmStack(cdk.Stack):
             bucket=storage.bucket,
             steps=[[scripts_stage(self, foundation, scripts, {**roles, **placeholders})]],
         )
-        common: dict[str, Any] = {
-            "settings": platform.hyperpod_or_default,
-            "scripts": scripts,
-            "security_group_ids": network.node_group_ids,
-            "mounts": mounts(foundation.file_system.of_jobs, foundation.file_system.home),
-        }
+        shared = GroupSettings(
+            catalogue=foundation.catalogue,
+            hyperpod=platform.hyperpod_or_default,
+            kubernetes=False,
+            scripts=scripts,
+            security_group_ids=network.node_group_ids,
+            mounts=mounts(foundation.file_system.of_jobs, foundation.file_system.home),
+        )
         head_subnet = network.cluster_subnet_ids[0]
-        heads = {CONTROLLER_GROUP: ("Controller", slurm.controller, controller)}
-        if slurm.login:
-            heads[LOGIN_GROUP] = ("Login", slurm.login, execution)
         groups = [
-            instance_group(
-                name=name,
-                instance=foundation.catalogue[head.instance_type],
-                count=1,
-                subnet_id=head_subnet,
-                role=role,
-                root_volume_gib=HEAD_VOLUME_GIB,
-                slurm=CfnCluster.ClusterSlurmConfigProperty(node_type=node_type),
-                **common,
-            )
-            for name, (node_type, head, role) in heads.items()
+            head_group(CONTROLLER_GROUP, "Controller", slurm.controller, shared, role=controller, subnet_id=head_subnet)
         ]
+        if slurm.login:
+            groups.append(head_group(LOGIN_GROUP, "Login", slurm.login, shared, role=execution, subnet_id=head_subnet))
         subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
         groups += [
-            instance_group(
-                name=group.name,
-                instance=foundation.catalogue[group.instance_type],
-                count=group.count,
-                subnet_id=subnets.id_of(group),
-                role=execution,
-                root_volume_gib=group.root_volume_gib,
-                group=group,
-                slurm=CfnCluster.ClusterSlurmConfigProperty(node_type="Compute", partition_names=[group.name]),
-                **common,
-            )
+            instance_group(group, shared, role=execution, subnet_id=subnets.id_of(group))
             for group in sorted(platform.node_groups, key=lambda group: group.name)
         ]
         hyperpod = CfnCluster(

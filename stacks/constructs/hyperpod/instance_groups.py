@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
@@ -15,11 +16,14 @@ from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.iam.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.taints import taints
+from trainway.spec.derived.group_types import types_of
 from trainway.spec.derived.health_checks import deep_health_checks
-from trainway.spec.facts.catalogue import Instance, InterfaceKind
+from trainway.spec.derived.volumes import HEAD_VOLUME_GIB
+from trainway.spec.facts.catalogue import Catalogue, Instance, InterfaceKind
 from trainway.spec.sections.capacity import TrainingPlan
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.sections.slurm import HeadNode
 
 CfnCluster = sagemaker.CfnCluster
 
@@ -38,53 +42,81 @@ class LifeCycleScripts:
     on_init_complete: str = "on_init_complete.sh"
 
 
-def instance_group(
-    *,
-    name: str,
-    instance: Instance,
-    or_instances: Sequence[Instance] = (),
-    count: int,
-    role: iam.IRole,
-    scripts: LifeCycleScripts,
-    subnet_id: str,
-    security_group_ids: list[str],
-    root_volume_gib: int,
-    settings: HyperPod,
-    group: NodeGroup | None = None,
-    slurm: CfnCluster.ClusterSlurmConfigProperty | None = None,
-    mounts: Sequence[CfnCluster.ClusterInstanceStorageConfigProperty] = (),
-) -> CfnCluster.ClusterInstanceGroupProperty:
-    """Return an instance group. `group` is None for nodes that the platform adds. EKS has neither `slurm` nor `mounts`.
+@dataclass(frozen=True)
+class GroupSettings:
+    """Settings that all instance groups of a cluster share. `mounts` are file systems of Slurm's nodes."""
 
-    If no `instance` is available, HyperPod uses the first available one of `or_instances`.
+    catalogue: Catalogue
+    hyperpod: HyperPod
+    kubernetes: bool
+    scripts: LifeCycleScripts
+    security_group_ids: list[str]
+    mounts: Sequence[CfnCluster.ClusterInstanceStorageConfigProperty] = ()
+
+
+def instance_group(
+    group: NodeGroup, shared: GroupSettings, *, role: iam.IRole, subnet_id: str
+) -> CfnCluster.ClusterInstanceGroupProperty:
+    """Return the instance group of a node group of the platform file.
+
+    If no node of the group's instance type is available, HyperPod uses the first available one of its other types.
     """
-    capacity = group.capacity if group else "on-demand"
-    checks = deep_health_checks(group, instance, settings, kubernetes=slurm is None) if group else ()
-    types = [str(each.hyperpod_name) for each in (instance, *or_instances)]
+    settings, capacity = shared.hyperpod, group.capacity
+    instance = shared.catalogue[group.instance_type]
+    types = [str(each.hyperpod_name) for each in types_of(group, shared.catalogue)]
+    checks = deep_health_checks(group, instance, settings, kubernetes=shared.kubernetes)
     return CfnCluster.ClusterInstanceGroupProperty(
-        instance_group_name=name,
-        instance_type=None if or_instances else instance.hyperpod_name,
-        instance_requirements=CfnCluster.InstanceRequirementsProperty(instance_types=types) if or_instances else None,
-        instance_count=count,
-        min_instance_count=(group.min_count or None) if group else None,
-        image_id=group.image_id if group else None,
-        image_release_version=group.image_version if group else None,
-        execution_role=role.role_arn,
-        life_cycle_config=CfnCluster.ClusterLifeCycleConfigProperty(
-            source_s3_uri=scripts.source_s3_uri,
-            on_create=scripts.on_create if slurm is None else None,
-            on_init_complete=scripts.on_init_complete if slurm is not None else None,
-        ),
+        instance_group_name=group.name,
+        instance_type=None if group.or_types else instance.hyperpod_name,
+        instance_requirements=CfnCluster.InstanceRequirementsProperty(instance_types=types) if group.or_types else None,
+        instance_count=group.count,
+        min_instance_count=group.min_count or None,
+        image_id=group.image_id,
+        image_release_version=group.image_version,
         training_plan_arn=capacity.training_plan if isinstance(capacity, TrainingPlan) else None,
         capacity_requirements=CfnCluster.ClusterCapacityRequirementsProperty(spot={}) if capacity == "spot" else None,
         on_start_deep_health_checks=list(checks) or None,
-        override_vpc_config=CfnCluster.VpcConfigProperty(security_group_ids=security_group_ids, subnets=[subnet_id]),
-        network_interface=_efa_only(instance),
-        instance_storage_configs=[*storage(root_volume_gib, settings.volume_key), *mounts],
-        kubernetes_config=_kubernetes(name, instance) if slurm is None else None,
-        slurm_config=slurm,
-        **patching(settings, group, kubernetes=slurm is None),
+        kubernetes_config=_kubernetes(group.name, instance) if shared.kubernetes else None,
+        slurm_config=None
+        if shared.kubernetes
+        else CfnCluster.ClusterSlurmConfigProperty(node_type="Compute", partition_names=[group.name]),
+        **_common(shared, instance, group.root_volume_gib, role=role, subnet_id=subnet_id),
+        **patching(settings, group, kubernetes=shared.kubernetes),
     )
+
+
+def head_group(
+    name: str, node_type: str, head: HeadNode, shared: GroupSettings, *, role: iam.IRole, subnet_id: str
+) -> CfnCluster.ClusterInstanceGroupProperty:
+    """Return the instance group of a head node of Slurm. `node_type` is `Controller` or `Login`."""
+    instance = shared.catalogue[head.instance_type]
+    return CfnCluster.ClusterInstanceGroupProperty(
+        instance_group_name=name,
+        instance_type=instance.hyperpod_name,
+        instance_count=1,
+        slurm_config=CfnCluster.ClusterSlurmConfigProperty(node_type=node_type),
+        **_common(shared, instance, HEAD_VOLUME_GIB, role=role, subnet_id=subnet_id),
+        **patching(shared.hyperpod, None, kubernetes=False),
+    )
+
+
+def _common(
+    shared: GroupSettings, instance: Instance, volume_gib: int, *, role: iam.IRole, subnet_id: str
+) -> dict[str, Any]:
+    """Return the instance group properties that all nodes have."""
+    return {
+        "execution_role": role.role_arn,
+        "life_cycle_config": CfnCluster.ClusterLifeCycleConfigProperty(
+            source_s3_uri=shared.scripts.source_s3_uri,
+            on_create=shared.scripts.on_create if shared.kubernetes else None,
+            on_init_complete=None if shared.kubernetes else shared.scripts.on_init_complete,
+        ),
+        "override_vpc_config": CfnCluster.VpcConfigProperty(
+            security_group_ids=shared.security_group_ids, subnets=[subnet_id]
+        ),
+        "network_interface": _efa_only(instance),
+        "instance_storage_configs": [*storage(volume_gib, shared.hyperpod.volume_key), *shared.mounts],
+    }
 
 
 def node_recovery(settings: HyperPod) -> str:
