@@ -14,7 +14,13 @@ from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import user_image_permissions
 from stacks.constructs.hyperpod.execution_role import ExecutionRole
 from stacks.constructs.hyperpod.hyperpod_volumes import let_encrypt_volumes, mounts
-from stacks.constructs.hyperpod.instance_groups import GroupSettings, head_group, instance_group, node_recovery
+from stacks.constructs.hyperpod.instance_groups import (
+    GroupSettings,
+    LifeCycleScripts,
+    head_group,
+    instance_group,
+    node_recovery,
+)
 from stacks.constructs.hyperpod.slurm_metrics import slurm_metrics
 from stacks.constructs.hyperpod.slurm_team_roles import slurm_team_roles
 from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
@@ -24,7 +30,7 @@ from stacks.constructs.monitoring.metrics_workspace import workspace_endpoint
 from stacks.foundation import Foundation
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT
 from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, Slurm
+from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, AccountingDatabase, Slurm
 
 CfnCluster = sagemaker.CfnCluster
 
@@ -41,12 +47,7 @@ class HyperPodSlurmStack(cdk.Stack):
         super().__init__(scope, id, env=foundation.env, description=f"Trainway {platform.name}: HyperPod on Slurm")
         slurm = platform.slurm_or_default
         execution = self._role("ExecutionRole", foundation)
-        controller = execution
-        if slurm.accounting_database:
-            # Everybody on a node has the rights of its role, and nobody runs jobs on the controller.
-            controller = self._role("ControllerRole", foundation)
-            secret = slurm.accounting_database.secret
-            grant(controller, Permission(("secretsmanager:GetSecretValue",), (secret,)))
+        controller = self._controller_role(foundation, slurm.accounting_database) or execution
         placeholders = {}
         if collector_of(platform) is Collector.AGENT:
             workspace = slurm_metrics(
@@ -68,25 +69,7 @@ class HyperPodSlurmStack(cdk.Stack):
             bucket=storage.bucket,
             steps=[[scripts_stage(self, foundation, scripts, {**roles, **placeholders})]],
         )
-        shared = GroupSettings(
-            catalogue=foundation.catalogue,
-            hyperpod=platform.hyperpod_or_default,
-            kubernetes=False,
-            scripts=scripts,
-            security_group_ids=network.node_group_ids,
-            mounts=mounts(foundation.file_system.of_jobs, foundation.file_system.home),
-        )
-        head_subnet = network.cluster_subnet_ids[0]
-        groups = [
-            head_group(CONTROLLER_GROUP, "Controller", slurm.controller, shared, role=controller, subnet_id=head_subnet)
-        ]
-        if slurm.login:
-            groups.append(head_group(LOGIN_GROUP, "Login", slurm.login, shared, role=execution, subnet_id=head_subnet))
         subnets = NodeSubnets(self, "Network", platform=platform.name, network=network)
-        groups += [
-            instance_group(group, shared, role=execution, subnet_id=subnets.id_of(group))
-            for group in sorted(platform.node_groups, key=lambda group: group.name)
-        ]
         hyperpod = CfnCluster(
             self,
             "HyperPod",
@@ -94,13 +77,24 @@ class HyperPodSlurmStack(cdk.Stack):
             orchestrator=_orchestrator(slurm),
             node_provisioning_mode="Continuous",
             node_recovery=node_recovery(platform.hyperpod_or_default),
-            vpc_config=CfnCluster.VpcConfigProperty(security_group_ids=network.node_group_ids, subnets=[head_subnet]),
-            instance_groups=groups,
+            vpc_config=CfnCluster.VpcConfigProperty(
+                security_group_ids=network.node_group_ids, subnets=[network.cluster_subnet_ids[0]]
+            ),
+            instance_groups=_instance_groups(foundation, scripts, subnets, execution=execution, controller=controller),
         )
         subnets.before(hyperpod, *platform.node_groups)
         needs_policies(hyperpod, *of_nodes)
         hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
         write_hand_off(self, foundation, subnets, cluster_arn=hyperpod.attr_cluster_arn)
+
+    def _controller_role(self, foundation: Foundation, database: AccountingDatabase | None) -> iam.Role | None:
+        """Return the role of a controller with an accounting database. None: it has the role of the other nodes."""
+        if database is None:
+            return None
+        # Everybody on a node has the rights of its role, and nobody runs jobs on the controller.
+        role = self._role("ControllerRole", foundation)
+        grant(role, Permission(("secretsmanager:GetSecretValue",), (database.secret,)))
+        return role
 
     def _role(self, id: str, foundation: Foundation) -> iam.Role:
         """Return the role of a group's nodes, with access to the key of their volumes if there is one."""
@@ -118,6 +112,37 @@ class HyperPodSlurmStack(cdk.Stack):
         if directory and directory.reader:
             grant(role, Permission(("secretsmanager:GetSecretValue",), (directory.reader.secret,)))
         return role
+
+
+def _instance_groups(
+    foundation: Foundation,
+    scripts: LifeCycleScripts,
+    subnets: NodeSubnets,
+    *,
+    execution: iam.Role,
+    controller: iam.Role,
+) -> list[CfnCluster.ClusterInstanceGroupProperty]:
+    """Return the instance groups of the head nodes, and those of the node groups in the order of their names."""
+    platform, network = foundation.platform, foundation.network
+    slurm, head_subnet = platform.slurm_or_default, network.cluster_subnet_ids[0]
+    shared = GroupSettings(
+        catalogue=foundation.catalogue,
+        hyperpod=platform.hyperpod_or_default,
+        kubernetes=False,
+        scripts=scripts,
+        security_group_ids=network.node_group_ids,
+        mounts=mounts(foundation.file_system.of_jobs, foundation.file_system.home),
+    )
+    groups = [
+        head_group(CONTROLLER_GROUP, "Controller", slurm.controller, shared, role=controller, subnet_id=head_subnet)
+    ]
+    if slurm.login:
+        groups.append(head_group(LOGIN_GROUP, "Login", slurm.login, shared, role=execution, subnet_id=head_subnet))
+    groups += [
+        instance_group(group, shared, role=execution, subnet_id=subnets.id_of(group))
+        for group in sorted(platform.node_groups, key=lambda group: group.name)
+    ]
+    return groups
 
 
 def _orchestrator(slurm: Slurm) -> CfnCluster.OrchestratorProperty:
