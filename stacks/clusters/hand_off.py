@@ -56,6 +56,31 @@ def write_hand_off(
             training_jobs=training_jobs(scope, foundation, subnets) if platform.iam.training_jobs else None,
         ),
     )
+    asset, values = _publish(scope, document.model_dump_json(exclude={"trainway": True, **_absent(document)}))
+    _let_people_launch(people or {}, asset, platform.name, document)
+    pointer = handoff.Pointer(
+        bucket=asset.s3_bucket_name,
+        key=asset.s3_object_key,
+        values=values,
+        trainway=handoff.Deployer(
+            version=__version__, extension=platform.extension.sha256 if platform.extension else None
+        ),
+    )
+    name = parameter_name(platform.name)
+    # The values take 25 bytes per node group, and 1 KB.
+    value = cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json", exclude_none=True))
+    _parameter(scope, "HandOff", name, value, reader="trainway launch")
+    if deployed := deployed_file.written(deployed_file.deployed_file(platform)):
+        file_name = deployed_file.deployed_file_name(platform.name)
+        _parameter(scope, "PlatformFile", file_name, deployed, reader="trainway diff")
+    if lock := recorded_lock.written(recorded_lock.recorded_lock(platform, foundation.catalogue)):
+        lock_name = recorded_lock.recorded_lock_name(platform.name)
+        _parameter(scope, "Lock", lock_name, lock, reader="trainway lock --from-deployed")
+    cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
+
+
+def _absent(document: handoff.HandOff) -> dict[str, Any]:
+    """Return the keys to exclude from the document: sections that the platform lacks, and default values."""
     # Most platforms have no training jobs, and mount the whole file system by its first claim: both are omitted.
     absent: dict[str, Any] = {} if document.training_jobs else {"training_jobs": True}
     absent |= {} if document.metrics_workspace else {"metrics_workspace": True}
@@ -69,55 +94,35 @@ def write_hand_off(
     absent |= {} if document.images else {"images": True, "node_groups": {"__all__": {"image"}}}
     if not document.team_data:
         absent |= {"team_data": True} | ({"training_jobs": {"team_role_arns"}} if document.training_jobs else {})
-    asset, values = _publish(scope, document.model_dump_json(exclude={"trainway": True, **absent}))
+    return absent
+
+
+def _let_people_launch(
+    people: Mapping[Persona, iam.Role], asset: assets.Asset, platform_name: str, document: handoff.HandOff
+) -> None:
+    """Let people's roles read the document, and launch the training jobs that it describes."""
     document_arn = f"arn:{cdk.Aws.PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}"
-    for persona, role in (people or {}).items():
+    for persona, role in people.items():
         grant(role, Permission(("s3:GetObject",), (document_arn,)))
         if document.training_jobs:
             directory = _directory_of(persona, document)
-            grant(role, *training_job_permissions(persona, platform.name, document.training_jobs, directory))
-    pointer = handoff.Pointer(
-        bucket=asset.s3_bucket_name,
-        key=asset.s3_object_key,
-        values=values,
-        trainway=handoff.Deployer(
-            version=__version__, extension=platform.extension.sha256 if platform.extension else None
-        ),
-    )
-    name = parameter_name(platform.name)
+            grant(role, *training_job_permissions(persona, platform_name, document.training_jobs, directory))
+
+
+def _parameter(scope: Construct, id: str, name: str, value: str, *, reader: str) -> None:
+    """Create the parameter that the command `reader` reads."""
     ssm.CfnParameter(
         scope,
-        "HandOff",
+        id,
         name=name,
         type="String",
-        # A standard parameter holds 4 KB, and an advanced one 8 KB. The values take 25 bytes per node group, and 1 KB.
+        # A standard parameter holds 4 KB, and an advanced one 8 KB.
         # https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html
         # (read 2026-11-22)
         tier="Intelligent-Tiering",
-        description="Written by the deploy, read by `trainway launch`.",
-        value=cdk.Stack.of(scope).to_json_string(pointer.model_dump(mode="json", exclude_none=True)),
+        description=f"Written by the deploy, read by `{reader}`.",
+        value=value,
     )
-    if deployed := deployed_file.written(deployed_file.deployed_file(platform)):
-        ssm.CfnParameter(
-            scope,
-            "PlatformFile",
-            name=deployed_file.deployed_file_name(platform.name),
-            type="String",
-            tier="Intelligent-Tiering",
-            description="Written by the deploy, read by `trainway diff`.",
-            value=deployed,
-        )
-    if lock := recorded_lock.written(recorded_lock.recorded_lock(platform, foundation.catalogue)):
-        ssm.CfnParameter(
-            scope,
-            "Lock",
-            name=recorded_lock.recorded_lock_name(platform.name),
-            type="String",
-            tier="Intelligent-Tiering",
-            description="Written by the deploy, read by `trainway lock --from-deployed`.",
-            value=lock,
-        )
-    cdk.CfnOutput(scope, "HandOffParameter", value=name, description="The SSM parameter that launchers read")
 
 
 def _publish(scope: Construct, document: str) -> tuple[assets.Asset, tuple[str, ...]]:
