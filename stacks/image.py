@@ -9,7 +9,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from delivery.content_hash import NONE
-from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import (
     additions_permissions,
@@ -89,13 +89,15 @@ class ImageStack(cdk.Stack):
             platform=platform.name,
             name="image",
             of=self._of,
-            environment={
-                "IMAGE_REPOSITORY": training.repository_uri,
-                "IMAGE_TAG": settings.tag,
-                **settings.image,
-                **self._copies(),
-                **signing,
-            },
+            inputs=StageInputs(
+                {
+                    "IMAGE_REPOSITORY": training.repository_uri,
+                    "IMAGE_TAG": settings.tag,
+                    **settings.image,
+                    **self._copies(),
+                    **signing,
+                }
+            ),
             permissions=[
                 *replicate_permissions(platform, settings.repository),
                 *registry_permissions([training.repository_arn], push=True),
@@ -104,10 +106,12 @@ class ImageStack(cdk.Stack):
                 settings.keep_bills,
             ],
             times=stage_times(IMAGE_ON_BASE),
-            compute_type="BUILD_GENERAL1_MEDIUM",
-            docker=True,
-            network=self._foundation.network.build_network(),
+            machine=self._machine("BUILD_GENERAL1_MEDIUM"),
         )
+
+    def _machine(self, compute_type: str) -> BuildMachine:
+        """Return a machine of the CodeBuild compute type that can build images."""
+        return BuildMachine(compute_type, docker=True, network=self._foundation.network.build_network())
 
     def _copies(self) -> dict[str, str]:
         there = replicas(self._platform)
@@ -123,16 +127,14 @@ class ImageStack(cdk.Stack):
             platform=self._platform.name,
             name="base",
             of=self._of,
-            environment={**settings.base, **settings.base_source},
+            inputs=StageInputs({**settings.base, **settings.base_source}),
             permissions=[
                 *registry_permissions([self._foundation.registry.base], push=True),
                 *base_permissions(self._platform.image),
                 settings.keep_bills,
             ],
             times=stage_times(IMAGE, *extra),
-            compute_type="BUILD_GENERAL1_LARGE",
-            docker=True,
-            network=self._foundation.network.build_network(),
+            machine=self._machine("BUILD_GENERAL1_LARGE"),
         )
 
     def _additions(self) -> BuildStage | None:
@@ -149,16 +151,14 @@ class ImageStack(cdk.Stack):
             platform=self._platform.name,
             name="additions",
             of=self._of,
-            environment=settings.additions,
+            inputs=StageInputs(settings.additions),
             permissions=[
                 *registry_permissions([self._foundation.registry.base], push=True),
                 *additions_permissions(self._platform.image),
                 settings.keep_bills,
             ],
             times=stage_times(IMAGE_ADDITIONS),
-            compute_type="BUILD_GENERAL1_LARGE",
-            docker=True,
-            network=self._foundation.network.build_network(),
+            machine=self._machine("BUILD_GENERAL1_LARGE"),
         )
 
     def _say_what_was_built(self, training: ecr.Repository, signer: str | None, done: cdk.CfnWaitCondition) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
-from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import list_permissions, registry_permissions, source_permissions
 from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
@@ -31,15 +31,14 @@ class MirrorStack(cdk.Stack):
             "Mirror",
             platform=platform.name,
             name="mirror",
-            environment=registry.mirror_environment,
+            inputs=StageInputs(registry.mirror_environment),
             permissions=[
                 *_permissions(registry, closed=closed),
                 *([] if closed else run_ai_permissions(platform)),
                 registry.keep_tools,
             ],
             times=stage_times(MIRROR),
-            docker=True,
-            network=foundation.network.build_network(),
+            machine=BuildMachine(docker=True, network=foundation.network.build_network()),
         )
         Delivery(
             self,

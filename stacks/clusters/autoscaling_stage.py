@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
@@ -19,9 +19,9 @@ def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane
         "AutoscalingStage",
         platform=control_plane.platform.name,
         name="autoscaling",
-        environment={"CLUSTER_NAME": control_plane.platform.cluster_name},
+        inputs=StageInputs({"CLUSTER_NAME": control_plane.platform.cluster_name}),
         permissions=[Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,))],
         times=stage_times(AUTOSCALING),
         # The cluster's endpoint always answers in this network.
-        network=foundation.network.inside(control_plane.cluster.security_group_id),
+        machine=BuildMachine(network=foundation.network.inside(control_plane.cluster.security_group_id)),
     )

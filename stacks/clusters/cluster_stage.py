@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.delivery.registry import registry_permissions
 from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
 from stacks.constructs.eks.control_plane import ControlPlane
@@ -40,12 +40,16 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
         "ClusterStage",
         platform=platform.name,
         name="cluster",
-        environment={
-            **registry.mirror_environment,
-            **facts,
-            **_adopted(platform),
-            "CLUSTER_NAME": platform.cluster_name,
-        },
+        inputs=StageInputs(
+            {
+                **registry.mirror_environment,
+                **facts,
+                **_adopted(platform),
+                "CLUSTER_NAME": platform.cluster_name,
+            },
+            stands_for=file_system_identity(platform),
+            parameters=former_parameters(platform.name) if has_former else {},
+        ),
         permissions=[
             Permission(("eks:DescribeCluster",), (control_plane.cluster.arn,)),
             registry.keep_tools,
@@ -55,9 +59,7 @@ def cluster_stage(scope: Construct, *, foundation: Foundation, control_plane: Co
         ],
         times=stage_times(CHARTS),
         # The cluster's endpoint always answers in this network, and allows the cluster's own security group.
-        network=foundation.network.inside(control_plane.cluster.security_group_id),
-        stands_for=file_system_identity(platform),
-        parameters=former_parameters(platform.name) if has_former else None,
+        machine=BuildMachine(network=foundation.network.inside(control_plane.cluster.security_group_id)),
     )
 
 

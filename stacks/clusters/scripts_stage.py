@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from constructs import Construct
 
-from stacks.constructs.delivery.build_stage import BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.hyperpod.instance_groups import LifeCycleScripts
 from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
@@ -51,7 +51,7 @@ def scripts_stage(
         "ScriptsStage",
         platform=platform.name,
         name="scripts",
-        environment=environment,
+        inputs=StageInputs(environment, stands_for=file_system_identity(platform) if slurm else {}),
         permissions=[
             Permission(("s3:ListBucket",), (storage.bucket.bucket_arn,)),
             Permission(
@@ -61,6 +61,5 @@ def scripts_stage(
             ),
         ],
         times=stage_times(SCRIPTS),
-        network=foundation.network.build_network(),
-        stands_for=file_system_identity(platform) if slurm else None,
+        machine=BuildMachine(network=foundation.network.build_network()),
     )

@@ -179,7 +179,7 @@ def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
     from aws_cdk import aws_s3 as s3
 
     from stacks.constructs.delivery import pipeline
-    from stacks.constructs.delivery.build_stage import BuildStage
+    from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 
     directory.mkdir(exist_ok=True)
     stack = cdk.Stack(cdk.App(outdir=str(directory / "cdk.out")), "stack")
@@ -188,9 +188,10 @@ def condition_of(directory: Path, environment: Mapping[str, str]) -> str:
         "Stage",
         platform="atlas",
         name="cluster",
-        environment=environment,
+        inputs=StageInputs(environment),
         permissions=[],
         times=StageTimes(usual=5, limit=10),
+        machine=BuildMachine(),
     )
     bundle = Bundle(ROOT / "delivery", "0123456789abcdef")
     bucket = s3.Bucket(stack, "Bucket")

@@ -38,18 +38,40 @@ class BuildNetwork:
     proxy: Mapping[str, str] = field(default_factory=dict)
 
 
-class BuildStage(Construct):
-    """`delivery/stage.sh NAME` in a container, with its own role and log group.
+@dataclass(frozen=True)
+class BuildMachine:
+    """The machine of a build. `docker` gives it a Docker daemon.
+
+    `network` is None for a build outside of any VPC, which has the internet.
+    """
+
+    compute_type: str = "BUILD_GENERAL1_SMALL"
+    docker: bool = False
+    network: BuildNetwork | None = None
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """The environment variables of a stage, and what decides whether it runs again.
 
     `environment` is what the script asks for. With the bundle, it decides whether the stage runs again. `stands_for`
     has what its values stand for and do not show, such as the definition of a file system. `parameters` are variables
-    that CodeBuild reads from SSM parameters when the stage runs, with the names of those. The limit of `times` ends an
-    attempt that hangs. Where pipelines of a platform have a stage of the same name, `of` tells them apart.
+    that CodeBuild reads from SSM parameters when the stage runs, with the names of those.
+    """
+
+    environment: Mapping[str, str]
+    stands_for: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+class BuildStage(Construct):
+    """`delivery/stage.sh NAME` in a container, with its own role and log group.
+
+    The limit of `times` ends an attempt that hangs. Where pipelines of a platform have a stage of the same name, `of`
+    tells them apart.
 
     The URL that the stage signals is read from `signal_parameter` when it runs: it changes with every delivery, and is
-    too long for a pipeline's action, whose settings end at 1,000 characters. L1, because the L2 project grants itself
-    wildcard actions on logs, reports and the network. `network` is None for a build outside of any VPC, which has the
-    internet.
+    too long for a pipeline's action, whose settings end at 1,000 characters.
     """
 
     def __init__(
@@ -59,21 +81,15 @@ class BuildStage(Construct):
         *,
         platform: str,
         name: str,
-        environment: Mapping[str, str],
+        inputs: StageInputs,
         permissions: Sequence[Permission],
         times: StageTimes,
-        compute_type: str = "BUILD_GENERAL1_SMALL",
-        docker: bool = False,
-        network: BuildNetwork | None = None,
-        stands_for: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, str] | None = None,
+        machine: BuildMachine,
         of: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.name = name
-        self.environment = environment
-        self._stands_for = stands_for or {}
-        self._parameters = parameters or {}
+        self.inputs = inputs
         self.times = times
         self.logs = log_group(self, "Logs", retention=logs.RetentionDays.THREE_MONTHS)
         self.role = iam.Role(self, "Role", assumed_by=service("codebuild"))
@@ -82,22 +98,36 @@ class BuildStage(Construct):
         read_signal = Permission(("ssm:GetParameters",), (regional_arn("ssm", f"parameter{self.signal_parameter}"),))
         grant(self.role, Permission(write_logs, (self.logs.log_group_arn,)), use_log_key(self), read_signal)
         grant(self.role, *permissions)
-        if network:
-            grant(self.role, *_inside(network))
-        self.project = codebuild.CfnProject(
+        if machine.network:
+            grant(self.role, *_inside(machine.network))
+        self.project = self._project(machine)
+        if machine.network:
+            # CodeBuild looks at the network with the role's permissions as it creates the project.
+            needs_policies(self.project, self.role)
+        if machine.docker:
+            acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
+
+    def _project(self, machine: BuildMachine) -> codebuild.CfnProject:
+        """Create the project of the stage.
+
+        L1, because the L2 project grants itself wildcard actions on logs, reports and the network.
+        """
+        network = machine.network
+        proxy = network.proxy if network else {}
+        return codebuild.CfnProject(
             self,
             "Project",
             service_role=self.role.role_arn,
             source=codebuild.CfnProject.SourceProperty(
-                type="CODEPIPELINE", build_spec=_build_spec(name, has_proxy=bool(network and network.proxy))
+                type="CODEPIPELINE", build_spec=_build_spec(self.name, has_proxy=bool(proxy))
             ),
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="CODEPIPELINE"),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER",
                 image=BUILD_IMAGE,
-                compute_type=compute_type,
-                privileged_mode=docker,
-                environment_variables=self._variables({**environment, **(network.proxy if network else {})}),
+                compute_type=machine.compute_type,
+                privileged_mode=machine.docker,
+                environment_variables=self._variables({**self.inputs.environment, **proxy}),
             ),
             encryption_key=cdk.Stack.of(self).format_arn(service="kms", resource="alias", resource_name="aws/s3"),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
@@ -105,7 +135,7 @@ class BuildStage(Construct):
                     status="ENABLED", group_name=self.logs.log_group_name
                 )
             ),
-            timeout_in_minutes=times.limit,
+            timeout_in_minutes=self.times.limit,
             queued_timeout_in_minutes=QUEUED.to_minutes(),
             vpc_config=codebuild.CfnProject.VpcConfigProperty(
                 vpc_id=network.vpc_id, subnets=network.subnet_ids, security_group_ids=network.security_group_ids
@@ -113,25 +143,20 @@ class BuildStage(Construct):
             if network
             else None,
         )
-        if network:
-            # CodeBuild looks at the network with the role's permissions as it creates the project.
-            needs_policies(self.project, self.role)
-        if docker:
-            acknowledge(self.project, "Building an image needs a Docker daemon, which needs it.", "AwsSolutions-CB3")
 
     def told(self) -> dict[str, Any]:
         """Return what decides that the stage runs again, as far as it is known before the deploy.
 
         A value that only the deploy knows is the expression that CloudFormation computes it by.
         """
-        expressions: dict[str, Any] = cdk.Stack.of(self).resolve(dict(self.environment))
-        return {"environment": expressions, "stands_for": self._stands_for}
+        expressions: dict[str, Any] = cdk.Stack.of(self).resolve(dict(self.inputs.environment))
+        return {"environment": expressions, "stands_for": dict(self.inputs.stands_for)}
 
     def told_by_the_deploy(self) -> list[str]:
         """Return the values of the environment that name resources, which only the deploy knows."""
         expressions = self.told()["environment"]
         named = (name for name, value in sorted(expressions.items()) if _names_a_resource(value))
-        return [self.environment[name] for name in named]
+        return [self.inputs.environment[name] for name in named]
 
     def _variables(self, environment: Mapping[str, str]) -> list[codebuild.CfnProject.EnvironmentVariableProperty]:
         variable = codebuild.CfnProject.EnvironmentVariableProperty
@@ -140,7 +165,10 @@ class BuildStage(Construct):
         return [
             variable(name="WAIT_HANDLE_URL", type="PARAMETER_STORE", value=self.signal_parameter),
             *(variable(name=key, value=value) for key, value in sorted(plain.items())),
-            *(variable(name=key, type="PARAMETER_STORE", value=name) for key, name in sorted(self._parameters.items())),
+            *(
+                variable(name=key, type="PARAMETER_STORE", value=name)
+                for key, name in sorted(self.inputs.parameters.items())
+            ),
         ]
 
 

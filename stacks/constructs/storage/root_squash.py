@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from stacks.constructs.delivery.build_stage import BuildNetwork, BuildStage
+from stacks.constructs.delivery.build_stage import BuildMachine, BuildNetwork, BuildStage, StageInputs
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.storage.file_system_identity import file_system_identity
 from trainway.spec.derived.creation import ROOT_SQUASH
@@ -23,16 +23,18 @@ def root_squash_stage(
         "SquashStage",
         platform=platform.name,
         name="squash",
-        environment={
-            "FSX_ID": file_system_id,
-            "ROOT_SQUASH": f"{squash.uid}:{squash.gid}",
-            "NO_SQUASH_NIDS": " ".join(f"{client}@tcp" for client in squash.but_not),
-        },
+        inputs=StageInputs(
+            {
+                "FSX_ID": file_system_id,
+                "ROOT_SQUASH": f"{squash.uid}:{squash.gid}",
+                "NO_SQUASH_NIDS": " ".join(f"{client}@tcp" for client in squash.but_not),
+            },
+            stands_for=file_system_identity(platform),
+        ),
         permissions=[
             Permission(("fsx:DescribeFileSystems",), ("*",), because=listing),
             Permission(("fsx:UpdateFileSystem",), (regional_arn("fsx", f"file-system/{file_system_id}"),)),
         ],
         times=stage_times(ROOT_SQUASH),
-        network=network,
-        stands_for=file_system_identity(platform),
+        machine=BuildMachine(network=network),
     )
