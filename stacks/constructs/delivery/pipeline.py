@@ -65,7 +65,6 @@ class Delivery(Construct):
         archive = bundle.archive(Path(cast(cdk.Stage, cdk.Stage.of(self)).outdir) / "bundles")
         # By its files' content: the bytes of an archive depend on the Python that writes it, too.
         source = assets.Asset(self, "Bundle", path=str(archive), asset_hash=bundle.content)
-        self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         stages = [stage for step in steps for stage in step]
         content = _content(bundle, steps)
         handles = {
@@ -83,26 +82,11 @@ class Delivery(Construct):
             "STAGE_RUN": "#{codepipeline.PipelineExecutionId}",
             **{each: f"#{{variables.{each}}}" for each in variables},
         }
-        self.pipeline = CfnPipeline(
-            self,
-            "Pipeline",
-            name=name,
-            pipeline_type="V2",
-            role_arn=role.role_arn,
-            restart_execution_on_update=True,
-            variables=[
-                CfnPipeline.VariableDeclarationProperty(name=each, default_value=default)
-                for each, default in variables.items()
-            ]
-            or None,
-            artifact_store=CfnPipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
-            stages=[
-                _source_stage(source),
-                *(
-                    _build_stage(f"Step{number}", step, content, told_by_the_run)
-                    for number, step in enumerate(steps, start=1)
-                ),
-            ],
+        build_stages = (
+            _build_stage(f"Step{number}", step, content, told_by_the_run) for number, step in enumerate(steps, start=1)
+        )
+        self.pipeline = _pipeline(
+            self, name, role, bucket, stages=[_source_stage(source), *build_stages], variables=variables
         )
         watch = Watch(self, "Watch", pipeline=name, stages=stages)
         self.pipeline.add_resource_dependency(watch.rule)
@@ -111,15 +95,10 @@ class Delivery(Construct):
             self.pipeline.add_resource_dependency(resource)
         # A first run that starts before its role may do anything fails, and nothing would start a second one.
         needs_policies(self.pipeline, role, *(stage.role for stage in stages))
+        self.stage_done: dict[str, cdk.CfnWaitCondition] = {}
         for stage in stages:
             _grant_artifacts(stage, artifacts, f"{bucket.bucket_arn}/{attempts}/{stage.name}")
-            done = cdk.CfnWaitCondition(
-                self,
-                f"{stage.name.capitalize()}Done{content}",
-                handle=handles[stage].ref,
-                count=1,
-                timeout=str(_wait_seconds(steps, stage)),
-            )
+            done = _wait_condition(self, stage, content, handles[stage], _wait_seconds(steps, stage))
             done.add_resource_dependency(self.pipeline)
             self.stage_done[stage.name] = done
 
@@ -193,6 +172,42 @@ def _signal(scope: Construct, stage: BuildStage, handle: cdk.CfnWaitConditionHan
         type="String",
         value=handle.ref,
         description=f"Where the delivery stage {stage.name} reports how it ended",
+    )
+
+
+def _wait_condition(
+    scope: Construct, stage: BuildStage, content: str, handle: cdk.CfnWaitConditionHandle, seconds: int
+) -> cdk.CfnWaitCondition:
+    """Create the wait condition that the stage signals. CloudFormation waits for the signal for at most `seconds`."""
+    return cdk.CfnWaitCondition(
+        scope, f"{stage.name.capitalize()}Done{content}", handle=handle.ref, count=1, timeout=str(seconds)
+    )
+
+
+def _pipeline(
+    scope: Construct,
+    name: str,
+    role: iam.Role,
+    bucket: s3.IBucket,
+    *,
+    stages: Sequence[CfnPipeline.StageDeclarationProperty],
+    variables: Mapping[str, str],
+) -> CfnPipeline:
+    """Create the pipeline. CloudFormation starts it when it creates or updates the pipeline."""
+    return CfnPipeline(
+        scope,
+        "Pipeline",
+        name=name,
+        pipeline_type="V2",
+        role_arn=role.role_arn,
+        restart_execution_on_update=True,
+        variables=[
+            CfnPipeline.VariableDeclarationProperty(name=each, default_value=default)
+            for each, default in variables.items()
+        ]
+        or None,
+        artifact_store=CfnPipeline.ArtifactStoreProperty(type="S3", location=bucket.bucket_name),
+        stages=list(stages),
     )
 
 
