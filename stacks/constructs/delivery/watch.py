@@ -11,7 +11,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildStage
-from stacks.constructs.iam.permissions import Permission, grant, regional_arn
+from stacks.constructs.iam.permissions import Permission, grant, regional_arn, runbook_permissions
 from stacks.constructs.iam.trust import service
 
 # The newest of https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-action-executeScript.html
@@ -55,17 +55,7 @@ class Watch(Construct):
         )
         starter = iam.Role(self, "StarterRole", assumed_by=service("events"))
         runbook_arn = regional_arn("ssm", f"automation-definition/{name}:$DEFAULT")
-        grant(
-            starter,
-            Permission(("ssm:StartAutomationExecution",), (runbook_arn,)),
-            # Automation takes the role of the runbook.
-            # https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-cwe-target.html (read 2026-11-23)
-            Permission(
-                ("iam:PassRole",),
-                (role.role_arn,),
-                conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
-            ),
-        )
+        grant(starter, *runbook_permissions(runbook_arn, role))
         self.rule = events.CfnRule(
             self,
             "Rule",

@@ -68,6 +68,18 @@ def regional_arn(service: str, resource: str) -> str:
     return f"arn:{partition}:{service}:{region}:{account}:{resource}"
 
 
+def runbook_permissions(runbook_arn: str, role: iam.Role) -> list[Permission]:
+    """Return the permissions to start a runbook that assumes `role`.
+
+    https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-cwe-target.html (read 2026-11-23)
+    """
+    to_automation = {"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}}
+    return [
+        Permission(("ssm:StartAutomationExecution",), (runbook_arn,)),
+        Permission(("iam:PassRole",), (role.role_arn,), conditions=to_automation),
+    ]
+
+
 @cache
 def _pseudo_parameters() -> dict[str, str]:
     """Return how cdk-nag spells the CDK's tokens of the partition, the Region, and the account, in this order.

@@ -16,7 +16,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from stacks.constructs.iam.acknowledge import acknowledge
-from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
+from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn, runbook_permissions
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
 from trainway.monitoring.events import EventKind, events_queue
@@ -54,17 +54,7 @@ class EventMessages(Construct):
         super().__init__(scope, id)
         prefixes = [f"runs/{RECORDS}/", *(f"runs/{team.name}/{RECORDS}/" for team in platform.teams)]
         name = events_queue(platform.name)
-        self.queue = queue = sqs.Queue(
-            self,
-            "Queue",
-            queue_name=name,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            retention_period=cdk.Duration.days(14),
-            # An event that cannot be told is tried again with a later one.
-            visibility_timeout=cdk.Duration.seconds(2 * SECONDS),
-        )
-        acknowledge(queue, "It keeps what could not be told, and has an alarm.", "AwsSolutions-SQS3")
+        self.queue = queue = _queue(self, name)
         role = iam.Role(self, "Role", assumed_by=service("ssm"))
         grant(role, *_permissions(kinds, bucket, prefixes, alerts, queue))
         payload = {
@@ -86,49 +76,15 @@ class EventMessages(Construct):
         )
         runbook_arn = regional_arn("ssm", f"automation-definition/{name}:$DEFAULT")
         starter = iam.Role(self, "StarterRole", assumed_by=service("events"))
-        grant(
-            starter,
-            Permission(("ssm:StartAutomationExecution",), (runbook_arn,)),
-            # Automation takes the role of the runbook.
-            # https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-cwe-target.html (read 2026-11-23)
-            Permission(
-                ("iam:PassRole",),
-                (role.role_arn,),
-                conditions={"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
-            ),
-        )
-        self._sending = queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[queue.queue_arn],
-                conditions={
-                    "ArnLike": {"aws:SourceArn": regional_arn("events", "rule/*")},
-                    "StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID},
-                },
-            )
-        )
+        grant(starter, *runbook_permissions(runbook_arn, role))
+        self._sending = _let_rules_send(queue)
         for kind in kinds:
             rule = events.CfnRule(
                 self,
                 kind.name,
                 description=f"Tells people of the platform {platform.name} of {kind.name}",
                 event_pattern=dict(kind.pattern),
-                targets=[
-                    events.CfnRule.TargetProperty(
-                        id="queue",
-                        arn=queue.queue_arn,
-                        input_transformer=events.CfnRule.InputTransformerProperty(
-                            input_template=f'{{"kind": "{kind.name}", "event": {EVENT}}}'
-                        ),
-                    ),
-                    events.CfnRule.TargetProperty(
-                        id="runbook",
-                        arn=runbook_arn,
-                        role_arn=starter.role_arn,
-                        input=json.dumps({KIND: [kind.name]}),
-                    ),
-                ],
+                targets=_targets(kind, queue, runbook_arn, starter),
             )
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
@@ -138,6 +94,61 @@ class EventMessages(Construct):
         """Add a dependency of a rule on the policy of the queue. EventBridge drops events that it may not send."""
         if self._sending.policy_dependable is not None:
             rule.node.add_dependency(self._sending.policy_dependable)
+
+
+def _queue(scope: Construct, name: str) -> sqs.Queue:
+    """Create the queue of events that people are not told of yet."""
+    queue = sqs.Queue(
+        scope,
+        "Queue",
+        queue_name=name,
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        retention_period=cdk.Duration.days(14),
+        # An event that cannot be told is tried again with a later one.
+        visibility_timeout=cdk.Duration.seconds(2 * SECONDS),
+    )
+    acknowledge(queue, "It keeps what could not be told, and has an alarm.", "AwsSolutions-SQS3")
+    return queue
+
+
+def _let_rules_send(queue: sqs.Queue) -> iam.AddToResourcePolicyResult:
+    """Let EventBridge send events to the queue for the rules of this account and Region."""
+    return queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            actions=["sqs:SendMessage"],
+            resources=[queue.queue_arn],
+            conditions={
+                "ArnLike": {"aws:SourceArn": regional_arn("events", "rule/*")},
+                "StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID},
+            },
+        )
+    )
+
+
+def _targets(
+    kind: EventKind, queue: sqs.IQueue, runbook_arn: str, starter: iam.Role
+) -> list[events.CfnRule.TargetProperty]:
+    """Return the targets of a kind's rule: the queue, which keeps the event, and the runbook, which empties the queue.
+
+    `starter` is the role with which the rule starts the runbook.
+    """
+    return [
+        events.CfnRule.TargetProperty(
+            id="queue",
+            arn=queue.queue_arn,
+            input_transformer=events.CfnRule.InputTransformerProperty(
+                input_template=f'{{"kind": "{kind.name}", "event": {EVENT}}}'
+            ),
+        ),
+        events.CfnRule.TargetProperty(
+            id="runbook",
+            arn=runbook_arn,
+            role_arn=starter.role_arn,
+            input=json.dumps({KIND: [kind.name]}),
+        ),
+    ]
 
 
 def _permissions(
