@@ -128,39 +128,22 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
     if platform.iam.permissions_boundary:
         boundary = iam.ManagedPolicy.from_managed_policy_arn(app, "Boundary", platform.iam.permissions_boundary)
         iam.PermissionsBoundary.of(app).apply(boundary)
-    name, catalogue = platform.name, load_catalogue()
-    bundles = platform_bundles(Path(app.outdir) / "bundles", platform, catalogue)
-    env = cdk.Environment(region=platform.region)
-    common: dict[str, Any] = {"platform": platform, "env": env}
-    network = NetworkStack(app, f"{name}-network", catalogue=catalogue, **common)
-    # The CDK's command line sets the account of the credentials. Without credentials, the template suits any account.
-    account = os.environ.get("CDK_DEFAULT_ACCOUNT")
-    storage = StorageStack(app, f"{name}-storage", account=account, **common)
-    file_system = FileSystemStack(
-        app, f"{name}-file-system", network=network, storage=storage, bundles=bundles, **common
-    )
-    registry = RegistryStack(app, f"{name}-registry", catalogue=catalogue, bundles=bundles, storage=storage, **common)
-    foundation = Foundation(platform, catalogue, env, bundles, network, storage, file_system, registry)
-    images = {each: ImageStack(app, foundation=foundation, image=each) for each in platform.image_names}
-    for each in images.values():
-        # Its stages push to the repository of the bases, which they know by its name.
-        each.add_stack_dependency(registry)
-    for later, earlier in after_the_same_base(registry.images):
-        # One pipeline builds the base, and the other one finds it.
-        images[later].add_stack_dependency(images[earlier])
+    foundation = _foundation(app, platform)
+    name, registry = platform.name, foundation.registry
+    common: dict[str, Any] = {"platform": platform, "env": foundation.env, "catalogue": foundation.catalogue}
+    images = _images(app, foundation)
     observability = ObservabilityStack(
         app,
         f"{name}-observability",
-        catalogue=catalogue,
-        storage=storage,
-        file_system=file_system,
+        storage=foundation.storage,
+        file_system=foundation.file_system,
         images=registry.images,
         **common,
     )
     control_plane, mirror = None, None
     cluster: EksStack | HyperPodEksStack | HyperPodSlurmStack
     if platform.orchestrator.is_kubernetes:
-        control_plane = ControlPlaneStack(app, f"{name}-control-plane", catalogue=catalogue, network=network, **common)
+        control_plane = ControlPlaneStack(app, f"{name}-control-plane", network=foundation.network, **common)
         of_cluster: dict[str, Any] = {
             "foundation": foundation,
             "control_plane": control_plane.control_plane,
@@ -176,6 +159,51 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         cluster = HyperPodSlurmStack(
             app, f"{name}-cluster", foundation=foundation, alarms_topic=observability.topic_arn
         )
+    _apply_to_all(app, platform)
+    return PlatformStacks(
+        network=foundation.network,
+        storage=foundation.storage,
+        file_system=foundation.file_system,
+        registry=registry,
+        image=images[DEFAULT_IMAGE],
+        control_plane=control_plane,
+        mirror=mirror,
+        cluster=cluster,
+        observability=observability,
+    )
+
+
+def _foundation(app: cdk.App, platform: Platform) -> Foundation:
+    """Add the stacks that every cluster depends on."""
+    name, catalogue, env = platform.name, load_catalogue(), cdk.Environment(region=platform.region)
+    bundles = platform_bundles(Path(app.outdir) / "bundles", platform, catalogue)
+    common: dict[str, Any] = {"platform": platform, "env": env}
+    network = NetworkStack(app, f"{name}-network", catalogue=catalogue, **common)
+    # The CDK's command line sets the account of the credentials. Without credentials, the template suits any account.
+    account = os.environ.get("CDK_DEFAULT_ACCOUNT")
+    storage = StorageStack(app, f"{name}-storage", account=account, **common)
+    file_system = FileSystemStack(
+        app, f"{name}-file-system", network=network, storage=storage, bundles=bundles, **common
+    )
+    registry = RegistryStack(app, f"{name}-registry", catalogue=catalogue, bundles=bundles, storage=storage, **common)
+    return Foundation(platform, catalogue, env, bundles, network, storage, file_system, registry)
+
+
+def _images(app: cdk.App, foundation: Foundation) -> dict[str, ImageStack]:
+    """Add the stack of each image of the platform. Return them by the image's name."""
+    registry = foundation.registry
+    images = {each: ImageStack(app, foundation=foundation, image=each) for each in foundation.platform.image_names}
+    for each in images.values():
+        # Its stages push to the repository of the bases, which they know by its name.
+        each.add_stack_dependency(registry)
+    for later, earlier in after_the_same_base(registry.images):
+        # One pipeline builds the base, and the other one finds it.
+        images[later].add_stack_dependency(images[earlier])
+    return images
+
+
+def _apply_to_all(app: cdk.App, platform: Platform) -> None:
+    """Apply the platform's tags, ignored checks, bucket key, and deletion protection to all stacks of the app."""
     tag_everything(app, platform)
     pass_over(app, ignored_checks(platform))
     if key := platform.storage.bucket.key:
@@ -184,14 +212,3 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         if isinstance(stack, cdk.Stack):
             # A destroy fails at its first stack, before anything is deleted.
             stack.termination_protection = platform.deletion_protection
-    return PlatformStacks(
-        network=network,
-        storage=storage,
-        file_system=file_system,
-        registry=registry,
-        image=images[DEFAULT_IMAGE],
-        control_plane=control_plane,
-        mirror=mirror,
-        cluster=cluster,
-        observability=observability,
-    )
