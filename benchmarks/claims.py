@@ -143,6 +143,13 @@ CLAIMS = (
         ".1f",
     ),
     Claim(
+        "After a rank is killed, the next step ends earlier than under torchrun alone, times its seconds",
+        "recovery",
+        False,
+        1,
+        lambda figures: Spread.read(figures["kill"]["trainway_over_torchrun"]),
+    ),
+    Claim(
         "After a rank hangs, the next step ends soon, seconds",
         "recovery",
         False,
