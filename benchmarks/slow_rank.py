@@ -31,6 +31,7 @@ from training.model.decoder import Layer
 from training.observe.stragglers import LocalWork, Straggler
 
 train: Any = importlib.import_module("training.train")
+run: Any = importlib.import_module("training.run")
 watch: Any = importlib.import_module("training.observe.straggler_watch")
 layer_times: Any = importlib.import_module("training.observe.layer_times")
 SLOW = json.loads(os.environ.get("SLOW", "{}"))
@@ -77,7 +78,7 @@ def compute_after(began: float) -> None:
 
 def slow_steps() -> None:
     """Note which steps are slow, and let their batches come later."""
-    batches = train.rank_batches
+    batches = run.rank_batches
 
     def noting(samples: Any, first: int, global_batch: int, *rest: Any, **named: Any) -> Iterator[Tensor]:
         step = first // global_batch
@@ -90,7 +91,7 @@ def slow_steps() -> None:
                 time.sleep(SLOW["part"])
             yield batch
 
-    train.rank_batches = noting
+    run.rank_batches = noting
 
 
 def note_reports() -> None:
