@@ -50,7 +50,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class Worker(NamedTuple):
-    """A process that prepares a share of the shards, by its rank among all of them."""
+    """The rank of a worker, and the number of workers. Each worker prepares its share of the shards."""
 
     rank: int
     world_size: int

@@ -308,7 +308,7 @@ def hold_report(run: TrainingRun, reading: Reading, update: Update) -> None:
 
 
 def evaluate_if_due(run: TrainingRun) -> None:
-    """Compute and report the loss on held-out samples if the job does so after the step that was just taken."""
+    """Evaluate the model on the held-out samples, and report the loss, if an evaluation is due after this step."""
     setup, step = run.setup, run.state.progress.step
     held_out, settings = setup.data.held_out, setup.job.evaluation
     if not held_out or (step % settings.every and step != run.last_step):

@@ -99,7 +99,7 @@ def _load(
     optimizer: torch.optim.Optimizer,
     identity: dict[str, Any],
 ) -> Resumed:
-    """Fill the model and the optimizer from one checkpoint: from the nodes with `memory`, otherwise from storage.
+    """Load one checkpoint into the model and the optimizer: from the nodes with `memory`, and otherwise from storage.
 
     Raises:
         Unreadable: the checkpoint is damaged, or its weights are not finite. Raised on every rank.

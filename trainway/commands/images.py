@@ -186,7 +186,7 @@ def rebuild(
         ),
     ] = False,
 ) -> None:
-    """Build images again that are gone, and make jobs use them."""
+    """Rebuild images that are gone from the registry, and make jobs use them."""
     from trainway.delivery.images import again_tag
 
     if again:

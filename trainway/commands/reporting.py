@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write the report of a run as one HTML page, and print its path.
 
-    The files of a run that was launched elsewhere come by `trainway copy`.
+    `trainway copy` copies the files of a run that was launched elsewhere.
     """
     from trainway.launch.registry.find import find_run
     from trainway.launch.runs.run_directory import directory_named, read_launch

@@ -1,4 +1,4 @@
-"""Score the lines of a log by how likely a person would quote them as the cause. For errors that no rule knows.
+"""Score each line of a log by how likely it names the cause. `explain` quotes the best line if no rule matches.
 
 The last error of a log is often that of a launcher, and the first one that of a warning. line_scores.yaml has the
 signs of a line that tells why, each with its weight.
