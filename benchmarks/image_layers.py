@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import arguments, record
-from trainway.spec.derived.image_build import build_arguments
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.image.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 

@@ -20,8 +20,8 @@ import aws_cdk as cdk
 from benchmarks.record import arguments, record
 from benchmarks.turns import Spread, ratios, take_turns
 from stacks.platform import add_stacks
-from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[1]

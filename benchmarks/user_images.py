@@ -20,8 +20,8 @@ from benchmarks.image_layers import MANIFEST, ROOT, forget, layers, new_bytes, r
 from benchmarks.record import arguments, record
 from delivery.content_hash import image_hash
 from delivery.user_dockerfile import OPTIONS
-from trainway.spec.derived.image_build import build_arguments
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.image.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 

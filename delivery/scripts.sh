@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts lifecycle_scripts/ and the parameters of this platform at the prefix that HyperPod nodes read when they are created.
-# The parameters are nodes/parameters.json of the bundle, of which trainway/spec/derived/node_parameters.py is the author.
+# The parameters are nodes/parameters.json of the bundle, of which trainway/spec/slurm/node_parameters.py is the author.
 #
 #   LIFECYCLE_S3_URI           s3://bucket/prefix, which the execution role of the nodes reads
 #   TRAINWAY_*                 replace ${TRAINWAY_…} in the parameters, teams, and users: facts that are known only once the

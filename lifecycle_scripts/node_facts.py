@@ -2,7 +2,7 @@
 
 This is the only reader of parameters.json, with the platform's parameters for its nodes, and of resource_config.json,
 in which HyperPod lists every instance of the cluster. A node finds itself there by its address. The names of the
-parameters are those of parameters.schema.json, which trainway/spec/derived/node_parameters.py generates: `fsx.dns_name`
+parameters are those of parameters.schema.json, which trainway/spec/slurm/node_parameters.py generates: `fsx.dns_name`
 is FSX_DNS_NAME. Only the standard library is used, because this runs before anything can be installed.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-slurm-slurm-base-config.html
 https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/5.sagemaker-hyperpod/LifecycleScripts/base-config/lifecycle_script.py
@@ -34,7 +34,7 @@ GROUPS = ("InstanceGroups", "RestrictedInstanceGroups")
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterSlurmConfigDetails.html (read 2026-11-22)
 ROLES = {"Controller": "controller", "Login": "login", "Compute": "compute", "Worker": "compute"}
 SCHEMA = Path(__file__).with_name("parameters.schema.json")
-# The same values as in trainway/spec/derived/node_parameters.py.
+# The same values as in trainway/spec/slurm/node_parameters.py.
 PLACEHOLDER, OWN_GROUP = "${TRAINWAY_", "x-own-group"
 TYPES: dict[str, tuple[type, str]] = {
     "object": (dict, "an object"),

@@ -21,11 +21,11 @@ from stacks.constructs.delivery.registry import (
     signing_permissions,
 )
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE
-from trainway.spec.derived.image_build import packages_date
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE
+from trainway.spec.deployment.stage_times import stage_times
 from trainway.spec.handoff import BuiltImage
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, image_stack_name
+from trainway.spec.image.image_build import packages_date
 from trainway.spec.loader import load_versions
 
 # https://docs.aws.amazon.com/signer/latest/developerguide/image-signing-steps.html (read 2026-11-23)

@@ -12,8 +12,8 @@ from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
 from stacks.foundation.registry import RegistryStack
-from trainway.spec.derived.creation import MIRROR
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import MIRROR
+from trainway.spec.deployment.stage_times import stage_times
 
 
 class MirrorStack(cdk.Stack):

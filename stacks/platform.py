@@ -34,7 +34,7 @@ from stacks.image import ImageStack
 from stacks.mirror import MirrorStack
 from stacks.observability import ObservabilityStack
 from trainway.manifests.chart_values import NODES_LABEL
-from trainway.spec.derived.published_lists import ignored_checks
+from trainway.spec.deployment.published_lists import ignored_checks
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform

@@ -18,7 +18,7 @@ import yaml
 
 from tests.representatives import PLATFORMS
 from tests.synthesis import EXAMPLES, ROOT, Template, digest, golden_file, golden_text, make_app, templates
-from trainway.spec.derived.node_parameters import node_parameters_schema
+from trainway.spec.slurm.node_parameters import node_parameters_schema
 
 NODE_SCHEMA = ROOT / "lifecycle_scripts" / "parameters.schema.json"
 DIGESTS: Final = ROOT / "tests" / "stacks" / "digests.yaml"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.synthesis import ROOT, Template, assembly_in, golden_text, stack_dependencies, templates_of
-from trainway.spec.derived.next_lock import next_lock
+from trainway.spec.deployment.next_lock import next_lock
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.kubernetes_versions import numbers
 from trainway.spec.loader import load_platform

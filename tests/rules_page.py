@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from tests.synthesis import ROOT
+from trainway.spec.rule import PUBLISHED_RULES, Rule, name_of, summary_of
 from trainway.spec.rules import RULES
-from trainway.spec.rules.rule import PUBLISHED_RULES, Rule, name_of, summary_of
 
 PAGE = ROOT / "docs" / "rules.md"
 HEAD = """\

@@ -27,10 +27,10 @@ from trainway.cli import app
 from trainway.diff.destroy import look_at_destroy
 from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.platform.hand_off import read_hand_off
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.kubernetes_steps import PublishedVersions, SupportDates, upgrade_plan
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.charts import chart_names
+from trainway.spec.kubernetes.kubernetes_steps import PublishedVersions, SupportDates, upgrade_plan
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError
 

@@ -21,7 +21,7 @@ from tests.synthesis import assembly_in, stack_dependencies, templates_of
 from trainway.diff.look import look_at
 from trainway.diff.report import DiffReport
 from trainway.monitoring.alarms import QUEUED
-from trainway.spec.derived.capacity_times import failed_calls_queue
+from trainway.spec.capacity.capacity_times import failed_calls_queue
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file, lock_text

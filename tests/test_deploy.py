@@ -25,13 +25,13 @@ from tests.people import ADMIN
 from tests.synthesis import ROOT
 from trainway.launch.platform.hand_off import read_hand_off
 from trainway.spec import strict_yaml
-from trainway.spec.derived.publications import publications
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import parameter_name
+from trainway.spec.kubernetes.publications import publications
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform
-from trainway.spec.rules.team_data import MOST_TEAMS_WITH_PREFIXES
+from trainway.spec.teams.rules import MOST_TEAMS_WITH_PREFIXES
 
 NODE = Path(sys.executable).with_name("node")
 Bootstrap = Callable[[str], str]

@@ -16,10 +16,8 @@ from trainway.manifests import cluster_manifests
 from trainway.manifests.device_claims import claim_templates, claims_of_a_node
 from trainway.manifests.lustre_volume import claim_of
 from trainway.manifests.taints import tolerations
-from trainway.spec.derived.checkpoint_layout import layout_for
-from trainway.spec.derived.devices import device_counts
-from trainway.spec.derived.price import price_lines, total
-from trainway.spec.derived.slurm_accounts import slurm_accounts
+from trainway.spec.capacity.devices import device_counts
+from trainway.spec.cost.price import price_lines, total
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.prices import Item, PriceKind, listed_price
 from trainway.spec.facts.services import service_facts
@@ -29,6 +27,8 @@ from trainway.spec.sections.existing import ExistingFileSystem, ExistingNetwork
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.storage import Lustre
 from trainway.spec.sections.team import FAIR_SHARE
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
+from trainway.spec.storage.checkpoint_layout import layout_for
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 TEAMS = ROOT / "docs" / "teams.md"

@@ -29,7 +29,7 @@ SHARED = {
 }
 # Folders with a file `storage.py`: the section `storage` of a platform file, the rules on it, and the stack of that
 # name.
-STORAGE = {"stacks/foundation", "trainway/spec/rules", "trainway/spec/sections"}
+STORAGE = {"stacks/foundation", "trainway/spec/sections"}
 
 
 @cache

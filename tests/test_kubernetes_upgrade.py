@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from emulator import Emulator, running
 from tests.synthesis import resources, templates_of
 from trainway.cli import app
-from trainway.spec.derived.ami_releases import parameter
-from trainway.spec.derived.kubernetes_steps import ADDONS
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.ami_releases import parameter
+from trainway.spec.kubernetes.kubernetes_steps import ADDONS
 from trainway.spec.loader import load_lock, load_platform
 from trainway.spec.lock import Lock, lock_file, lock_text
 from trainway.spec.problems import SpecError

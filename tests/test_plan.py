@@ -15,7 +15,7 @@ from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT, resources, templates_of
 from trainway.cli import app
 from trainway.plan import plan_document, plan_text
-from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path, durations, step_of_image
+from trainway.spec.deployment.creation import CreationStep, creation_steps, critical_path, durations, step_of_image
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.image_builds import additions_builds, image_builds
 from trainway.spec.loader import load_platform

@@ -8,8 +8,10 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from trainway.launch.platform.hand_off import CREDENTIALS
-from trainway.spec.derived.ami_releases import groups_with_releases, parameter
-from trainway.spec.derived.kubernetes_steps import (
+from trainway.spec.errors import usage_error
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.kubernetes.ami_releases import groups_with_releases, parameter
+from trainway.spec.kubernetes.kubernetes_steps import (
     ADDONS,
     Pin,
     PublishedVersions,
@@ -17,8 +19,6 @@ from trainway.spec.derived.kubernetes_steps import (
     UpgradePlan,
     deployed_version,
 )
-from trainway.spec.errors import usage_error
-from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 
 PERMISSIONS = "eks:DescribeClusterVersions, eks:DescribeAddonVersions, and ssm:GetParameters"

@@ -8,8 +8,8 @@ from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, Sta
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import AUTOSCALING
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import AUTOSCALING
+from trainway.spec.deployment.stage_times import stage_times
 
 
 def autoscaling_stage(scope: Construct, *, foundation: Foundation, control_plane: ControlPlane) -> BuildStage:

@@ -13,8 +13,8 @@ from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.constructs.storage.former import former_parameters, read_former
 from stacks.foundation import Foundation
 from trainway.manifests.training_runtime import image_fact
-from trainway.spec.derived.creation import CHARTS
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import CHARTS
+from trainway.spec.deployment.stage_times import stage_times
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 

@@ -8,10 +8,10 @@ from constructs import Construct
 from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.eks.node_scripts import lustre_script
 from stacks.foundation.network import NetworkStack
-from trainway.spec.derived.lustre_clients import efa_interfaces
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.storage.lustre_clients import efa_interfaces
 
 
 class ControlPlaneStack(cdk.Stack):

@@ -19,11 +19,11 @@ from stacks.constructs.eks.managed_collector import managed_collector
 from stacks.constructs.eks.node_scripts import lustre_over_efa
 from stacks.constructs.eks.training_nodes import training_node_group
 from stacks.foundation import Foundation
-from trainway.spec.derived.autoscaling import scaled_groups
-from trainway.spec.derived.capacity_times import capacity_times
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.lustre_clients import efa_interfaces
+from trainway.spec.capacity.autoscaling import scaled_groups
+from trainway.spec.capacity.capacity_times import capacity_times
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
+from trainway.spec.storage.lustre_clients import efa_interfaces
 
 
 class EksStack(cdk.Stack):

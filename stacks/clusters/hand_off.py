@@ -23,9 +23,9 @@ from trainway import __version__
 from trainway.manifests.hand_off import DeployedFileSystem, DeployedValues, hand_off_document
 from trainway.manifests.lustre_volume import CLAIM
 from trainway.spec import deployed_file, handoff, recorded_lock
-from trainway.spec.derived.personas import Persona
-from trainway.spec.derived.team_directories import team_directory
 from trainway.spec.handoff_names import parameter_name
+from trainway.spec.teams.personas import Persona
+from trainway.spec.teams.team_directories import team_directory
 
 
 def write_hand_off(

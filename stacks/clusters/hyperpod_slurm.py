@@ -29,7 +29,7 @@ from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.monitoring.metrics_workspace import workspace_endpoint
 from stacks.foundation import Foundation
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT
-from trainway.spec.derived.collection import Collector, collector_of
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, AccountingDatabase, Slurm
 
 CfnCluster = sagemaker.CfnCluster

@@ -7,7 +7,7 @@ from constructs import Construct
 
 from stacks.constructs.network.planned_subnet import RoutedSubnet, add_ranges, planned_subnet
 from stacks.foundation.network import NetworkStack
-from trainway.spec.derived.subnets import SubnetRole, node_subnet_name
+from trainway.spec.network.subnets import SubnetRole, node_subnet_name
 from trainway.spec.sections.node_group import NodeGroup
 
 

@@ -11,8 +11,8 @@ from stacks.constructs.hyperpod.instance_groups import LifeCycleScripts
 from stacks.constructs.iam.permissions import Permission
 from stacks.constructs.storage.file_system_identity import file_system_identity
 from stacks.foundation import Foundation
-from trainway.spec.derived.creation import SCRIPTS
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import SCRIPTS
+from trainway.spec.deployment.stage_times import stage_times
 from trainway.spec.sections.orchestrator import Orchestrator
 
 SCRIPTS_PREFIX = "lifecycle_scripts"
@@ -37,7 +37,7 @@ def scripts_stage(
     environment = {"LIFECYCLE_S3_URI": scripts.source_s3_uri}
     if slurm:
         lustre = foundation.file_system.of_jobs
-        # The placeholders of trainway/spec/derived/node_parameters.py. Under Kubernetes the nodes mount no file system.
+        # The placeholders of trainway/spec/slurm/node_parameters.py. Under Kubernetes the nodes mount no file system.
         environment |= {
             "NETWORK_ACCESS": platform.network.access,
             "TRAINWAY_DOCUMENTS_S3_URI": f"s3://{storage.bucket.bucket_name}/{SCRIPTS_PREFIX}",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stacks.clusters.training_jobs import TRAINING_JOBS
 from stacks.constructs.iam.permissions import Permission, regional_arn
-from trainway.spec.derived.personas import Persona
-from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.handoff import TrainingJobs
+from trainway.spec.jobs.training_job_tags import PLATFORM_TAG, TEAM_TAG
+from trainway.spec.teams.personas import Persona
 
 
 def training_job_permissions(

@@ -17,7 +17,7 @@ from stacks.constructs.iam.trust import training_jobs as training_jobs_of_this_a
 from stacks.constructs.storage.data_permissions import data_permissions
 from stacks.foundation import Foundation
 from trainway.spec import handoff
-from trainway.spec.derived.team_data import TeamPrefixes, team_prefixes
+from trainway.spec.teams.team_data import TeamPrefixes, team_prefixes
 
 # The log group of training jobs, and the namespace of the metrics that SageMaker derives from their logs:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html

@@ -14,7 +14,7 @@ WITHOUT_TAGS = ["AWS::EC2::PlacementGroup", "aws:cdk:stack"]
 def tag_everything(app: cdk.App, platform: Platform) -> None:
     """Write the tags into the properties of the resources of all stacks.
 
-    Nodes and their volumes get theirs from launch templates: trainway/spec/derived/node_tags.py.
+    Nodes and their volumes get theirs from launch templates: trainway/spec/kubernetes/node_tags.py.
     """
     for key, value in sorted(platform.tags.items()):
         cdk.Tags.of(app).add(key, value, exclude_resource_types=WITHOUT_TAGS)

@@ -10,11 +10,11 @@ from stacks.constructs.network.node_security_groups import NodeSecurityGroups
 from stacks.constructs.network.vpc import Vpc
 from stacks.constructs.network.vpc_endpoints import gateway_endpoint, interface_endpoints
 from stacks.foundation.offer import offer
-from trainway.spec.derived import endpoints
-from trainway.spec.derived.addressing import plan_addresses, service_cidr
-from trainway.spec.derived.proxy import proxy_variables
-from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.network import endpoints
+from trainway.spec.network.addressing import plan_addresses, service_cidr
+from trainway.spec.network.proxy import proxy_variables
+from trainway.spec.network.subnets import SubnetRole
 from trainway.spec.platform import Platform
 
 

@@ -19,14 +19,14 @@ from stacks.constructs.delivery.registry import (
 )
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation.storage import StorageStack
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.image_build import has_additions
-from trainway.spec.derived.node_packages import node_containers
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_repository
+from trainway.spec.image.image_build import has_additions
+from trainway.spec.kubernetes.charts import chart_names
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.slurm.node_packages import node_containers
 
 
 class RegistryStack(cdk.Stack):

@@ -19,7 +19,7 @@ from trainway.diff.look import look_at
 from trainway.diff.report import DiffReport
 from trainway.diff.tokens import StackTemplate
 from trainway.spec import strict_yaml
-from trainway.spec.derived.next_lock import deployed_lock, next_lock
+from trainway.spec.deployment.next_lock import deployed_lock, next_lock
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform

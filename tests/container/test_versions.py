@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from delivery.dockerfile import made
-from trainway.spec.derived.image_build import build_arguments, variant_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE
+from trainway.spec.image.image_build import build_arguments, variant_of
+from trainway.spec.image.rules import the_image_can_have_the_agent
+from trainway.spec.image.version_rules import VERSION_RULES
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
-from trainway.spec.rules.image import the_image_can_have_the_agent
-from trainway.spec.rules.versions import VERSION_RULES
 from trainway.spec.sections.image import ImageVariant
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ import yaml
 
 from delivery.content_hash import SOURCES, TARGETS, image_hash
 from delivery.dockerfile import made
-from trainway.spec.derived.image_build import build_arguments
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE
+from trainway.spec.image.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 

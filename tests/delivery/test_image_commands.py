@@ -23,11 +23,11 @@ from tests.synthesis import ROOT, Template, templates_of
 from trainway.commands import images as command
 from trainway.delivery.promotion import image_in_use
 from trainway.launch.platform.hand_off import read_image
-from trainway.spec.derived.image_build import variant_of
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name
+from trainway.spec.image.image_build import variant_of
 from trainway.spec.loader import load_platform
 
 PLATFORM = ROOT / "examples/eks-p5.yaml"

@@ -17,7 +17,7 @@ from trainway.diff.instance_groups import KIND
 from trainway.diff.look import role_of
 from trainway.diff.tokens import Id, StackTemplate
 from trainway.plan.document import plan_document
-from trainway.spec.derived import creation
+from trainway.spec.deployment import creation
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform

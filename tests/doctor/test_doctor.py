@@ -23,9 +23,9 @@ from trainway.cli import app
 from trainway.doctor.checks import DEPLOYED_CHECKS
 from trainway.doctor.tools import tools
 from trainway.launch.kubernetes.context import eks_arn
-from trainway.spec.derived.addons import addon_names
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import image_parameter_name, parameter_name
+from trainway.spec.kubernetes.addons import addon_names
 from trainway.spec.loader import load_platform
 
 EXAMPLE = ROOT / "examples" / "eks-p5.yaml"

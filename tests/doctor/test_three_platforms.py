@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from emulator import Emulator, running
 from tests.test_deploy import cdk
 from trainway.cli import app
-from trainway.spec.derived.publications import publications
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.publications import publications
 from trainway.spec.sections.orchestrator import Orchestrator
 
 ACCOUNT, REGION = "123456789012", "us-west-2"

@@ -20,9 +20,9 @@ from trainway.launch.program.lost_nodes import demand_of
 from trainway.launch.program.program import Program
 from trainway.launch.program.request import Request
 from trainway.launch.slurm.options import SlurmOptions
-from trainway.spec.derived.obtainable import completed
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
+from trainway.spec.jobs.obtainable import completed
 from trainway.spec.platform import Platform
 
 Json = dict[str, Any]

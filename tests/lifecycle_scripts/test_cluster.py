@@ -26,10 +26,10 @@ from tests.launch.slurm.requests import CATALOGUE, on_slurm, request
 from tests.lifecycle_scripts.nodes import CHECKOUT, DOWNLOADED, Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.slurm import SlurmOptions, render_script
-from trainway.spec.derived.slurm_accounts import slurm_accounts
-from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.handoff import HandOff
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
+from trainway.spec.slurm.slurm_users import slurm_users
 
 WHY_NOT = missing()
 __all__ = ["hand_off"]

@@ -13,8 +13,8 @@ from lifecycle_scripts.directory import unreachable
 from tests.lifecycle_scripts.authorities import authority, signed
 from tests.lifecycle_scripts.nodes import DOWNLOADED, Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.steps import run_step
-from trainway.spec.derived.slurm_users import slurm_directory
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_users import slurm_directory
 
 WHY_NOT = missing()
 pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""), pytest.mark.exhaustive]

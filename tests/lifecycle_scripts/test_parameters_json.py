@@ -25,9 +25,9 @@ from tests.lifecycle_scripts.node_facts_reader import (
     run,
 )
 from tests.synthesis import EXAMPLES
-from trainway.spec.derived.node_parameters import node_parameters
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.slurm.node_parameters import node_parameters
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 
 from tests.lifecycle_scripts.nodes import DOWNLOADED, RESOURCE_CONFIG, Lab, Node, missing, nodes
 from tests.lifecycle_scripts.steps import keep_steps, run_step
-from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
 
 WHY_NOT = missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")

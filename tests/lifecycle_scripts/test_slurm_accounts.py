@@ -16,8 +16,8 @@ import pytest
 
 from lifecycle_scripts.slurm_accounts import BEGIN
 from tests.lifecycle_scripts.slurm_cluster import SlurmCluster, missing, slurm_cluster, wait_for
-from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
 
 SCRIPT = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "slurm_accounts.sh"
 RESEARCH = {"name": "research", "guarantee": {"p5.48xlarge": 2}, "priority": "high", "users": ["games", "news"]}

@@ -13,10 +13,10 @@ from lifecycle_scripts.slurm.node_checks import FATAL_XIDS
 from lifecycle_scripts.slurm.platform_settings import settings
 from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
-from trainway.spec.derived.slurm_nodes import slurm_nodes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
-from trainway.spec.rules.slurm import HEALTH_SETTINGS, LOGIN_SETTINGS, PRIVATE_SETTINGS
+from trainway.spec.slurm.rules import HEALTH_SETTINGS, LOGIN_SETTINGS, PRIVATE_SETTINGS
+from trainway.spec.slurm.slurm_nodes import slurm_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = {

@@ -13,8 +13,8 @@ import pytest
 from tests.lifecycle_scripts.nodes import Lab, Node, at_once, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.steps import run_step
-from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_users import slurm_users
 
 WHY_NOT = missing()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")

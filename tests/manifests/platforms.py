@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from trainway.manifests import cluster_manifests
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.rules import kai_tells_guaranteed_nodes_apart
 from trainway.spec.platform import Platform
-from trainway.spec.rules.kai import kai_tells_guaranteed_nodes_apart
-from trainway.spec.rules.teams import teams_share_what_exists
+from trainway.spec.teams.rules import teams_share_what_exists
 
 CATALOGUE = load_catalogue()
 # NVIDIA with and without labels of the network, four layers of them, Neuron, and no accelerator; two of one family.

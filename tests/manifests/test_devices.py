@@ -17,7 +17,7 @@ from tests.seams.kubernetes.rendered import deployed
 from tests.synthesis import ROOT
 from trainway.manifests import cluster_manifests
 from trainway.manifests.device_claims import LARGEST_CLAIM
-from trainway.spec.derived.devices import EFA_CLASS, devices_of
+from trainway.spec.capacity.devices import EFA_CLASS, devices_of
 from trainway.spec.facts.instance import EFA_RESOURCE
 from trainway.spec.platform import Platform
 

@@ -17,7 +17,7 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kueue import API
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.manifests.topology import topology, topology_name
-from trainway.spec.derived.autoscaling import scaled_groups
+from trainway.spec.capacity.autoscaling import scaled_groups
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform

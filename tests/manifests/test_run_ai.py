@@ -14,9 +14,9 @@ from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.run_ai_projects import run_ai_projects
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
-from trainway.spec.derived.charts import KAI, KUEUE, chart_names
+from trainway.spec.kubernetes.charts import KAI, KUEUE, chart_names
+from trainway.spec.kubernetes.rules import run_ai_counts_gpus
 from trainway.spec.platform import Platform
-from trainway.spec.rules.run_ai import run_ai_counts_gpus
 from trainway.spec.sections.kubernetes import Kubernetes
 
 TEAMS = [{"name": "research"}, {"name": "product"}]

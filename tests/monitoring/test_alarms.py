@@ -18,10 +18,10 @@ from trainway.monitoring.alarm import Alarm
 from trainway.monitoring.alarms import alarms, every_alarm
 from trainway.monitoring.promql import metrics_in
 from trainway.monitoring.rules import prometheus_alarms, rule_document, store_of
-from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
+from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
 
 CASES: dict[str, Any] = read_yaml(Path(__file__).with_name("alarm_cases.yaml"))

@@ -14,9 +14,9 @@ from tests.prometheus import program
 from trainway.monitoring.alarms import alarms
 from trainway.monitoring.grafana import grafana_dashboard
 from trainway.monitoring.panels import PANELS, panels
-from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import emitters_of_metric, load_emitters
+from trainway.spec.observability.collection import collection_of
 
 # Shown in the dashboard of CloudWatch by stacks/observability.py.
 IN_CLOUDWATCH = {"DataReadBytes", "DataWriteBytes"}

@@ -21,8 +21,8 @@ from tests.ports import free_port
 from tests.prometheus import Prometheus, program
 from tests.seams.shapes import platforms
 from trainway.monitoring.scraping import TOKEN_FILE, scrape_document
-from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 
 Document = dict[str, Any]

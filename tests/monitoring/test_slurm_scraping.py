@@ -28,9 +28,9 @@ from tests.prometheus import Prometheus, program
 from tests.seams.slurm_node import slurm_platforms
 from tests.training.test_exporter import DESCRIPTION, STEP, STRAGGLER
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT, TARGETS, slurm_scrape_document
-from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.facts import metrics_ports
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.observability.collection import Collector, collector_of
 
 Document = dict[str, Any]
 EXPORTERS = Path(__file__).resolve().parents[2] / "lifecycle_scripts" / "exporters"

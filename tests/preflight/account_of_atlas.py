@@ -17,9 +17,9 @@ from emulator import Emulator
 from tests.owners_vpc import make_vpc
 from trainway.preflight.checks.service_linked_roles import OF_EKS, OF_FSX, OF_SPOT
 from trainway.preflight.deployer import execution_role
-from trainway.spec.derived.addons import addon_names
-from trainway.spec.derived.ami_releases import groups_with_releases, parameter
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.addons import addon_names
+from trainway.spec.kubernetes.ami_releases import groups_with_releases, parameter
 from trainway.spec.loader import load_platform
 
 ACCOUNT, REGION, NAME = "123456789012", "us-west-2", "atlas"

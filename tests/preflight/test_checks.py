@@ -31,7 +31,7 @@ from trainway.preflight.deployer import ACTIONS_FILE, LARGEST_POLICY
 from trainway.preflight.deployer import deployer_actions as actions_of_platform
 from trainway.preflight.finding import AccountFinding, FindingLevel, error
 from trainway.preflight.report import as_text
-from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.capacity.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform

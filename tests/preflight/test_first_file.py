@@ -14,9 +14,9 @@ from emulator import Emulator, running
 from tests.preflight.account_of_atlas import ACCOUNT, BLOCK, NOON, AtlasAccount, make_account
 from tests.test_init import answer
 from trainway.cli import app
+from trainway.spec.deployment import expiry
 from trainway.spec.facts.kubernetes_versions import Support, kubernetes_versions
 from trainway.spec.loader import load_platform
-from trainway.spec.rules import expiry
 from trainway.spec.sections.capacity import CapacityBlock, minute
 
 START, END = NOON + timedelta(days=1), NOON + timedelta(days=8)

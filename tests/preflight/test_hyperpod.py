@@ -17,7 +17,7 @@ from emulator import Emulator, running
 from tests.synthesis import ROOT
 from trainway.cli import app
 from trainway.preflight.checks import CHECKS
-from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.capacity.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 

@@ -17,9 +17,9 @@ from trainway.preflight.checks.addons import addons
 from trainway.preflight.checks.kubernetes_version import kubernetes_version
 from trainway.preflight.checks.machine_images import machine_images
 from trainway.preflight.finding import FindingLevel
-from trainway.spec.derived.publications import publications
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
+from trainway.spec.kubernetes.publications import publications
 from trainway.spec.platform import Platform
 
 CATALOGUE = load_catalogue()

@@ -14,7 +14,7 @@ from tests.people import with_people
 from tests.representatives import PLATFORMS, representatives_and_every
 from tests.synthesis import EXAMPLES, ROOT
 from trainway.delivery.package_lock import lists_hash
-from trainway.spec.derived.image_build import beside
+from trainway.spec.image.image_build import beside
 from trainway.spec.loader import load_platform, load_versions
 from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform

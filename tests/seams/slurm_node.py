@@ -22,12 +22,12 @@ from delivery.render_manifests import render
 from tests.lifecycle_scripts.nodes import Lab, missing, nodes
 from tests.seams.shapes import IN_ONE_REGION
 from tests.synthesis import EXAMPLES, ROOT
-from trainway.spec.derived.node_parameters import node_parameters
-from trainway.spec.derived.slurm_accounts import role_variable, slurm_accounts
-from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.node_parameters import node_parameters
+from trainway.spec.slurm.slurm_accounts import role_variable, slurm_accounts
+from trainway.spec.slurm.slurm_users import slurm_users
 
 EXAMPLE = ROOT / "examples" / "hyperpod-slurm-p5en.yaml"
 SHAPES = Path(__file__).with_name("slurm_shapes.yaml")

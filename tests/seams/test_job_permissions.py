@@ -17,9 +17,9 @@ from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms, some_and_all_platforms
 from tests.synthesis import EXAMPLES, templates_of
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT
-from trainway.spec.derived.slurm_users import USERS_DOCUMENT
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import ACCOUNTS_DOCUMENT
+from trainway.spec.slurm.slurm_users import USERS_DOCUMENT
 
 # Roles that a job's processes have: of pods, of SageMaker's training jobs, and of HyperPod's nodes, which also read the
 # lifecycle scripts, and under Slurm the teams and the users.

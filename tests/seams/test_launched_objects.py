@@ -16,9 +16,9 @@ from tests.seams.seam import Seam
 from tests.security.test_personas import may
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.groups import members_group
+from trainway.spec.kubernetes.charts import chart_names
 from trainway.spec.platform import Platform
+from trainway.spec.teams.groups import members_group
 
 PLATFORMS = tuple(sorted(every_platform()))
 WITH_TEAMS = tuple(name for name in PLATFORMS if every_platform()[name].teams)

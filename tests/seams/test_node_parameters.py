@@ -24,12 +24,12 @@ from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.shapes import IN_ONE_REGION, platforms
 from tests.seams.stage_calls import Stage, run_stage, stages_of
 from tests.synthesis import templates_of
-from trainway.spec.derived.node_parameters import NodeParameters, node_parameters
-from trainway.spec.derived.slurm_accounts import slurm_accounts
-from trainway.spec.derived.slurm_nodes import DatabaseOnNodes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.node_parameters import NodeParameters, node_parameters
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
+from trainway.spec.slurm.slurm_nodes import DatabaseOnNodes
 
 HYPERPOD = [name for name, each in platforms().items() if each.orchestrator.is_hyperpod]
 EVERYTHING = "everything"
@@ -207,7 +207,7 @@ def planted(error: str, change: Callable[[dict[str, Any]], object]) -> Planted:
 SEAMS = (
     Seam(
         artifact="Parameters of HyperPod nodes",
-        rendered_by="trainway/spec/derived/node_parameters.py",
+        rendered_by="trainway/spec/slurm/node_parameters.py",
         reader="lifecycle_scripts/node_facts.py, which the nodes run, on what a run of the scripts' stage delivers",
         planted=(
             planted("a placeholder is misspelled", lambda it: it["fsx"].update(dns_name="${TRAINWAY_FSX_DNS}")),

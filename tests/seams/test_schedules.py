@@ -19,7 +19,7 @@ from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms, some_and_all_platforms
 from tests.service_model import problems as request_problems
 from tests.service_model import service_model
-from trainway.spec.derived.capacity_times import capacity_times
+from trainway.spec.capacity.capacity_times import capacity_times
 from trainway.spec.platform import Platform
 
 Properties = dict[str, Any]

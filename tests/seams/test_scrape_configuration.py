@@ -21,8 +21,8 @@ from tests.prometheus import program
 from tests.seams.resolved import deployed, deployed_of
 from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms, some_and_all_platforms
-from trainway.spec.derived.collection import SCRAPING_DOCUMENT
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.observability.collection import SCRAPING_DOCUMENT
 
 Document = dict[str, Any]
 COLLECTED, COLLECTED_BY_AGENT = "collected-metrics", "collected-metrics-of-slurm"

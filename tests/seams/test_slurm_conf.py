@@ -15,8 +15,8 @@ from lifecycle_scripts.slurm_conf import files
 from lifecycle_scripts.slurm_settings import with_settings
 from tests.seams.seam import Planted, Seam
 from tests.seams.slurm_node import parameters_of, provisioned, slurm_platforms
-from trainway.spec.derived.slurm_accounts import slurm_accounts
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import slurm_accounts
 
 Files = dict[str, str]
 # How Debian's Slurm names its version; HyperPod's is newer.

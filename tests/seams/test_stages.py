@@ -22,7 +22,7 @@ from tests.seams.programs import aws_problems, cobra_problems
 from tests.seams.seam import Planted, Reading, Seam
 from tests.seams.stacks import stacks_of
 from tests.synthesis import EXAMPLES, ROOT, resources
-from trainway.spec.derived.stage_times import StageTimes
+from trainway.spec.deployment.stage_times import StageTimes
 
 PHASES = {"install", "pre_build", "build", "post_build"}
 # https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-env-vars.html (read 2026-11-22)

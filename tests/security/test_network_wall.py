@@ -17,10 +17,10 @@ from trainway.launch.program.training_command import RENDEZVOUS_PORT
 from trainway.manifests.namespace import namespace_of, namespaces
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
-from trainway.spec.derived.addressing import plan_addresses
-from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
+from trainway.spec.network.addressing import plan_addresses
+from trainway.spec.network.subnets import SubnetRole
 from trainway.spec.platform import Platform
 
 TEAMS = [{"name": "research", "guarantee": {"p5.48xlarge": 2}}, {"name": "guests"}]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.manifests.platforms import objects, platform_of
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform
+from trainway.spec.teams.groups import VIEWERS, members_group
 
 READ = ("get", "list", "watch")
 TEAMS = [{"name": "research"}, {"name": "product"}]

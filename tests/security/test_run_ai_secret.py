@@ -13,9 +13,9 @@ from tests.seams.policies import identity_policies
 from tests.seams.resolved import ACCOUNT, deploy
 from tests.stacks.test_private_base import KEY, allowed, statements
 from tests.synthesis import ROOT, Template, resources, templates_of
-from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.endpoints import interface_endpoints
 
 ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:run-ai-AbCdEf"
 GET = "secretsmanager:GetSecretValue"

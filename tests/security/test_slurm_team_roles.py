@@ -26,8 +26,8 @@ from lifecycle_scripts.team_roles import credentials, follow
 from tests.lifecycle_scripts.nodes import Lab, Node, missing, nodes
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.steps import run_step
-from trainway.spec.derived.slurm_accounts import role_variable, slurm_accounts
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import role_variable, slurm_accounts
 
 WHY_NOT = missing()
 on_a_node = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")

@@ -31,8 +31,8 @@ from trainway.launch.sagemaker.render import render_request
 from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
-from trainway.spec.derived.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.handoff import HandOff
+from trainway.spec.jobs.training_job_tags import PLATFORM_TAG, TEAM_TAG
 from trainway.spec.platform import Platform
 
 Document = dict[str, Any]

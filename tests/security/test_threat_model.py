@@ -13,8 +13,8 @@ from tests.manifests.platforms import CATALOGUE, objects, platform_of
 from tests.seams.kubernetes.reader import read
 from tests.security.network_policy import End, connects
 from tests.synthesis import ROOT
-from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.rules import RULES
+from trainway.spec.teams.team_data import team_prefixes
 
 PAGE = ROOT / "docs" / "security.md"
 HEAD = ["Who", "Could", "Door", "Wall", "Test"]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
-from trainway.spec.derived.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
-from trainway.spec.derived.subnets import Need, SubnetNeed, SubnetRole, node_subnets, shared_subnets
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.network.addressing import AddressesDoNotFit, AddressPlan, plan_addresses
+from trainway.spec.network.subnets import Need, SubnetNeed, SubnetRole, node_subnets, shared_subnets
 from trainway.spec.platform import MOST_NODE_GROUPS, Platform
 from trainway.spec.sections.kubernetes import Kubernetes, SystemNodes
 from trainway.spec.sections.network import Network

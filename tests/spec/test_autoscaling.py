@@ -8,9 +8,9 @@ import pytest
 
 from tests.manifests.platforms import CATALOGUE
 from trainway.plan import plan_document, plan_text
-from trainway.spec.derived.autoscaling import fixed_because, node_group_sizes, resource_tags, scaled_groups
-from trainway.spec.derived.charts import CLUSTER_AUTOSCALER, PROVISIONING_REQUESTS, chart_names
-from trainway.spec.derived.endpoints import interface_endpoints
+from trainway.spec.capacity.autoscaling import fixed_because, node_group_sizes, resource_tags, scaled_groups
+from trainway.spec.kubernetes.charts import CLUSTER_AUTOSCALER, PROVISIONING_REQUESTS, chart_names
+from trainway.spec.network.endpoints import interface_endpoints
 from trainway.spec.platform import Platform
 
 TRAIN = {"name": "train", "instance_type": "p5.48xlarge", "count": 4, "max_count": 16}

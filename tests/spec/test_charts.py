@@ -10,8 +10,8 @@ import pytest
 from tests.data_files import read_yaml
 from tests.synthesis import ROOT
 from trainway.manifests.chart_values import NODES_LABEL, chart_values
-from trainway.spec.derived.charts import chart_names
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.kubernetes.charts import chart_names
 from trainway.spec.platform import Platform
 
 SHIPPED = load_catalogue()

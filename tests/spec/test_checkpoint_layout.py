@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from tests.synthesis import ROOT
-from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout, layout_for
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
+from trainway.spec.storage.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout, layout_for
 
 
 @pytest.mark.parametrize("writers", [1, 8, 166, 167, 1000, 8192, 100_000])

@@ -9,11 +9,11 @@ import pytest
 
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.plan import plan_document, plan_text
-from trainway.spec.derived.addressing import plan_addresses
-from trainway.spec.derived.devices import device_counts, devices_of, ranks_of
-from trainway.spec.derived.pod_network import pods_of_group
+from trainway.spec.capacity.devices import device_counts, devices_of, ranks_of
+from trainway.spec.capacity.rules import mig_divides_what_can_be_divided
 from trainway.spec.facts.catalogue import Accelerator
-from trainway.spec.rules.devices import mig_divides_what_can_be_divided
+from trainway.spec.kubernetes.pod_network import pods_of_group
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator

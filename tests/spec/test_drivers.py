@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from tests.people import with_people
 from trainway.cli import app
-from trainway.spec.derived.drivers import eks_driver, hyperpod_driver, old_drivers
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.drivers import branch_of, driver_facts
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.facts.versions import versions_facts
+from trainway.spec.image.drivers import eks_driver, hyperpod_driver, old_drivers
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import Lock, lock_file, lock_text
 from trainway.spec.problems import SpecError

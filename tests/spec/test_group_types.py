@@ -12,15 +12,15 @@ from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from trainway.manifests.kueue import queues
 from trainway.plan import plan_document, plan_text
-from trainway.spec.derived.charts import EFA_PLUGIN, NVIDIA_PLUGIN, chart_names
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.quotas import quota_needs
-from trainway.spec.derived.shares import guaranteed_nodes
-from trainway.spec.derived.subnets import node_subnets
+from trainway.spec.capacity.group_types import types_of
+from trainway.spec.capacity.quotas import quota_needs
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import Nodes
+from trainway.spec.kubernetes.charts import EFA_PLUGIN, NVIDIA_PLUGIN, chart_names
 from trainway.spec.loader import load_platform
+from trainway.spec.network.subnets import node_subnets
 from trainway.spec.platform import Platform
+from trainway.spec.teams.shares import guaranteed_nodes
 
 CATALOGUE = load_catalogue()
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from trainway.diff.look import look
-from trainway.spec.derived.image_build import build_arguments, packages_date
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.image.image_build import build_arguments, packages_date
 from trainway.spec.loader import load_platform, load_versions
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError

@@ -14,18 +14,18 @@ import pytest
 
 from tests.data_files import installed_file
 from tests.synthesis import EXAMPLES, templates_of
-from trainway.spec.derived.published_lists import EC2_TYPE, HYPERPOD_TYPE, ignored_checks, unlisted
+from trainway.spec.capacity.rules import NOT_TAKEN, capacity_fits_the_orchestrator
+from trainway.spec.deployment.published_lists import EC2_TYPE, HYPERPOD_TYPE, ignored_checks, unlisted
 from trainway.spec.facts.catalogue import CapacityKind, load_catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.services import service_facts
-from trainway.spec.platform import Platform
-from trainway.spec.rules.hyperpod import hyperpod_offers_the_types
-from trainway.spec.rules.node_groups import NOT_TAKEN, capacity_fits_the_orchestrator
-from trainway.spec.rules.regions import (
+from trainway.spec.hyperpod.rules import hyperpod_offers_the_types
+from trainway.spec.network.region_rules import (
     hyperpod_is_in_the_region,
     types_are_offered_in_the_zone,
     types_are_sold_on_demand,
 )
+from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import CapacityBlock, Reservation, TrainingPlan
 from trainway.spec.sections.orchestrator import Orchestrator
 

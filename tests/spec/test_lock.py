@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from tests.hypothesis_profiles import examples
 from trainway.cli import app
-from trainway.spec.derived.addressing import AddressesDoNotFit, plan_addresses
-from trainway.spec.derived.next_lock import deployed_lock, next_lock
+from trainway.spec.deployment.next_lock import deployed_lock, next_lock
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_lock, load_platform
 from trainway.spec.lock import Lock, contradictions, lock_file, lock_text
+from trainway.spec.network.addressing import AddressesDoNotFit, plan_addresses
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from tests.synthesis import ROOT
 from trainway.cli import app
-from trainway.spec.derived.locked_file_systems import locked_lustre
 from trainway.spec.loader import load_platform
 from trainway.spec.lock import lock_file
 from trainway.spec.problems import SpecError
+from trainway.spec.storage.locked_file_systems import locked_lustre
 
 KEY = "arn:aws:kms:us-east-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 EXAMPLE = yaml.safe_load((ROOT / "examples/hyperpod-slurm-p5en.yaml").read_text(encoding="utf-8"))

@@ -11,13 +11,13 @@ import yaml
 from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from tests.synthesis import ROOT
-from trainway.spec.derived.addressing import plan_addresses
-from trainway.spec.derived.lustre_clients import efa_interfaces, speaks_efa, transport
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
+from trainway.spec.storage.lustre_clients import efa_interfaces, speaks_efa, transport
 
 CATALOGUE = load_catalogue()
 EFA = {"lustre": {"capacity_tib": 9.6, "throughput_mbps_per_tib": 500, "efa": True}}

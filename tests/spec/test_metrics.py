@@ -16,10 +16,10 @@ from tests.lifecycle_scripts.test_exporters import dcgm, exporter, slurm
 from tests.ports import free_port
 from tests.prometheus import program
 from tests.synthesis import EXAMPLES
-from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import Emitter, emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
+from trainway.spec.observability.collection import collection_of
 
 NODES = ["n1|idle|dev|0/8/0/8", "n2|mixed|all|2/6/0/8"]
 JOBS = ["PENDING|research|all|4", "RUNNING|research|all|8"]

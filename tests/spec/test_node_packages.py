@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.synthesis import EXAMPLES
-from trainway.spec.derived.node_packages import node_containers
 from trainway.spec.loader import load_platform
+from trainway.spec.slurm.node_packages import node_containers
 
 PAGE = Path(__file__).parents[2] / "docs" / "slurm-nodes.md"
 PLATFORM = """\

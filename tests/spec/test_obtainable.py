@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.manifests.platforms import CATALOGUE, platform_of
-from trainway.spec.derived.obtainable import obtainable, supply_of
+from trainway.spec.jobs.obtainable import obtainable, supply_of
 from trainway.spec.sections.existing import ExistingCluster
 
 GROUPS = [{"name": "train", "instance_type": "p5.48xlarge", "count": 4, "max_count": 16}]

@@ -20,8 +20,8 @@ from tests.moto_server import moto_server
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import FILE, family_of, load_offerings
 from trainway.spec.facts.services import service_facts
+from trainway.spec.network.region_rules import zone_prefix
 from trainway.spec.refresh_offerings import Answers, differences, refreshed
-from trainway.spec.rules.regions import zone_prefix
 
 TABLE = load_offerings()
 RECORDED = installed_file("moto", "ec2/resources/instance_type_offerings/availability-zone-id")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainway.spec.derived.pod_network import addresses_for_pods, cni_settings, pods_of_group
-from trainway.spec.derived.subnets import addresses_per_node
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.pod_network import addresses_for_pods, cni_settings, pods_of_group
+from trainway.spec.network.subnets import addresses_per_node
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.orchestrator import Orchestrator
 

@@ -14,7 +14,7 @@ from tests.synthesis import EXAMPLES
 from trainway.cli import app
 from trainway.price.document import price_document
 from trainway.price.run import node_price
-from trainway.spec.derived.price import HOURS_PER_MONTH, price_lines, total
+from trainway.spec.cost.price import HOURS_PER_MONTH, price_lines, total
 from trainway.spec.facts import price_bounds
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.price_bounds import MARGIN, YARDSTICK, bound_of

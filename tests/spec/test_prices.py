@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 from tests.people import with_people
 from tests.synthesis import EXAMPLES, ROOT, templates_of
 from trainway.cli import app
-from trainway.spec.derived.file_system_price import monthly_price
-from trainway.spec.derived.price import HOURS_PER_MONTH, price_lines, total
+from trainway.spec.cost.price import HOURS_PER_MONTH, price_lines, total
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.price_bounds import bound_of
 from trainway.spec.facts.prices import FILE, Item, PriceKind, listed_price, price_list
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
+from trainway.spec.storage.file_system_price import monthly_price
 
 CATALOGUE = load_catalogue()
 CENT = Decimal("0.01")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.image.rules import arm_nodes_have_what_is_built_for_arm
 from trainway.spec.platform import Platform
-from trainway.spec.rules.processors import arm_nodes_have_what_is_built_for_arm
 
 CATALOGUE = load_catalogue()
 ARM = sorted(name for name, instance in CATALOGUE.items() if instance.architecture == "arm64")

@@ -11,7 +11,7 @@ from tests.anywhere import ANYWHERE
 from tests.fictitious import NAME, catalogue_with
 from tests.people import with_people
 from tests.synthesis import ROOT, templates_of
-from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.capacity.quotas import quota_needs
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform

@@ -14,12 +14,12 @@ from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
 from tests.rules_page import PAGE, page
 from tests.synthesis import ROOT
-from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.slurm_settings import slurm_settings
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.problems import SpecError
-from trainway.spec.rules.rule import PUBLISHED_RULES, RULES, name_of
+from trainway.spec.rule import PUBLISHED_RULES, RULES, name_of
 
 CASES = read_yaml(Path(__file__).with_name("region_mistakes.yaml"))
 GOOD: dict[str, Any] = CASES["good"]
@@ -134,7 +134,7 @@ def test_what_only_resembles_a_mistake_is_accepted(changes: dict[str, Any], tmp_
 
 def test_the_settings_that_the_platform_itself_writes_are_known() -> None:
     from lifecycle_scripts.slurm_conf import SETTINGS
-    from trainway.spec.rules.slurm import HEALTH_SETTINGS, HYPERPODS_SETTINGS, LOGIN_SETTINGS
+    from trainway.spec.slurm.rules import HEALTH_SETTINGS, HYPERPODS_SETTINGS, LOGIN_SETTINGS
 
     known = {name.lower() for name in slurm_settings().keys}
     ours = {*SETTINGS, *HEALTH_SETTINGS, *LOGIN_SETTINGS, *HYPERPODS_SETTINGS} - {"Include"}

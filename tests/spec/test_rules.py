@@ -5,20 +5,21 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
+from trainway import spec
 from trainway.spec import rules
+from trainway.spec.deployment.expiry import OF_A_DAY, of_a_day
+from trainway.spec.image.version_rules import VERSION_RULES, requirements_are_listed
 from trainway.spec.loader import load_platform
+from trainway.spec.network.region_rules import zone_prefix
 from trainway.spec.problems import SpecError
-from trainway.spec.rules.expiry import OF_A_DAY, of_a_day
-from trainway.spec.rules.regions import zone_prefix
-from trainway.spec.rules.rule import Breach
-from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 
+# What a function that yields breaches is annotated with.
+OF_RULES = {"Iterator[Breach]", "Iterator[tuple[KeyPath, str, str]]"}
 HYPERPOD = """\
 region: us-west-2
 zones: [usw2-az2, usw2-az1]
@@ -29,13 +30,15 @@ node_groups:
 
 
 def test_every_rule_of_the_package_is_registered() -> None:
-    names = [f"{rules.__name__}.{each.name}" for each in pkgutil.iter_modules(rules.__path__)]
-    modules = [importlib.import_module(name) for name in names]
+    topics = [each.name for each in pkgutil.iter_modules(spec.__path__, f"{spec.__name__}.") if each.ispkg]
+    packages = [importlib.import_module(topic) for topic in topics]
+    names = [each.name for topic in packages for each in pkgutil.iter_modules(topic.__path__, f"{topic.__name__}.")]
+    modules = [rules, *map(importlib.import_module, names)]
     written = {
         function
         for module in modules
         for _, function in inspect.getmembers(module, inspect.isfunction)
-        if get_type_hints(function).get("return") == Iterator[Breach]
+        if function.__annotations__.get("return") in OF_RULES
     }
     listed: set[Any] = {*rules.RULES, *VERSION_RULES, requirements_are_listed, *OF_A_DAY, of_a_day}
     assert written == listed, "put @rule before a function that yields breaches of a platform file"

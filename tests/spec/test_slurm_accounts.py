@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle_scripts.slurm_settings import with_settings
-from trainway.spec.derived.slurm_accounts import SETTINGS, slurm_accounts
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import SETTINGS, slurm_accounts
 
 P5 = "p5.48xlarge"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.spec.derived.slurm_users import slurm_users
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_users import slurm_users
 
 
 def made(slurm: dict[str, Any], **storage: Any) -> dict[str, Any]:

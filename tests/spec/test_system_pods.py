@@ -14,9 +14,11 @@ from pydantic import BaseModel, ValidationError
 from tests.people import with_people
 from tests.representatives import PLATFORMS, with_representatives
 from tests.synthesis import EXAMPLES, ROOT, all_resources, templates_of
-from trainway.spec.derived.addons import addon_names
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.system_pods import (
+from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.addons import addon_names
+from trainway.spec.kubernetes.charts import chart_names
+from trainway.spec.kubernetes.rules import system_nodes_carry_their_pods
+from trainway.spec.kubernetes.system_pods import (
     Share,
     SystemFacts,
     SystemPods,
@@ -26,10 +28,8 @@ from trainway.spec.derived.system_pods import (
     system_facts,
     system_pods,
 )
-from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
-from trainway.spec.rules.system_nodes import system_nodes_carry_their_pods
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.kubernetes import Kubernetes
 from trainway.spec.sections.orchestrator import Orchestrator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainway import __version__
-from trainway.spec.derived.upgrade import upgrade_refusal
+from trainway.spec.deployment.upgrade import upgrade_refusal
 from trainway.spec.facts.kubernetes_versions import numbers
 from trainway.spec.facts.releases import Release, releases
 

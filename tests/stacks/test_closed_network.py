@@ -16,8 +16,8 @@ from tests.people import ADMIN
 from tests.representatives import PLATFORMS, with_representatives
 from tests.stacks.by_example import FILES, Synthesized
 from tests.synthesis import EXAMPLES, ROOT, Template, all_resources, resources, templates_of
-from trainway.spec.derived.subnets import BUILDS_AT_ONCE
 from trainway.spec.loader import load_platform
+from trainway.spec.network.subnets import BUILDS_AT_ONCE
 
 CLOSED = ROOT / "examples" / "closed-hyperpod-eks.yaml"
 # Who acts from an address in the VPC: builds, nodes, and pods. The control plane and the pipeline do not.

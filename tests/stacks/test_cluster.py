@@ -13,12 +13,12 @@ from tests.hand_offs import hand_off_in, parameter_in
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT, Template, all_resources, resources
 from trainway.launch.platform.described import described_hand_off
-from trainway.spec.derived.addressing import plan_addresses
-from trainway.spec.derived.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
-from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
+from trainway.spec.kubernetes.pod_network import SYSTEM_PODS, cni_settings, pods_of_group
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
+from trainway.spec.network.subnets import SubnetRole
 
 
 def test_p5_node_group_has_an_efa_device_on_each_of_32_cards(synthesized: Synthesized) -> None:

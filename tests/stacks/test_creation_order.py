@@ -16,8 +16,8 @@ from tests.people import ADMIN
 from tests.stacks.by_example import ByExample
 from tests.synthesis import EXAMPLES, ROOT, assembly_in, stack_dependencies, templates_of
 from trainway.diff.duration import step_of
-from trainway.spec.derived import creation
-from trainway.spec.derived.creation import creation_steps, critical_path, minutes
+from trainway.spec.deployment import creation
+from trainway.spec.deployment.creation import creation_steps, critical_path, minutes
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
 

@@ -14,9 +14,9 @@ from trainway.manifests import cluster_manifests
 from trainway.manifests.chart_values import chart_values
 from trainway.plan import plan_document
 from trainway.spec import loader
-from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.problems import SpecError
 
 LAYOUT = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 64))]

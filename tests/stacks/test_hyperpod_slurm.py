@@ -10,9 +10,9 @@ import pytest
 
 from tests.stacks.hyperpods import cluster, hyperpod, statements, write
 from tests.synthesis import assembly_in, resources, templates_of
-from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.endpoints import interface_endpoints
 
 SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:slurm-AbCdEf"
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"

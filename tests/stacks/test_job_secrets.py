@@ -11,9 +11,9 @@ import yaml
 
 from tests.stacks.test_private_base import statements
 from tests.synthesis import ROOT, Template, templates_of
-from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.endpoints import interface_endpoints
 
 ALL = "arn:aws:secretsmanager:us-west-2:111122223333:secret:hugging-face-AbCdEf"
 OF_A_TEAM = "arn:aws:secretsmanager:us-west-2:111122223333:secret:team/wandb-AbCdEf"

@@ -14,7 +14,7 @@ import yaml
 from tests.synthesis import Template, all_resources, resources, templates_of
 from trainway.monitoring.rules import rule_document
 from trainway.monitoring.scraping import scrape_document
-from trainway.spec.derived.price import price_lines
+from trainway.spec.cost.price import price_lines
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.prices import listed_price
 from trainway.spec.loader import load_platform

@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.seams.shapes import platforms
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import Template, all_resources, resources, templates_of
-from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.platform import Platform
 
 ROUTES = "AWS::EC2::SubnetRouteTableAssociation"

@@ -12,12 +12,12 @@ import pytest
 from tests.hand_offs import hand_off_in
 from tests.synthesis import ROOT, Template, assembly_in, resources, templates_of
 from trainway.manifests import cluster_manifests
-from trainway.spec.derived.addons import FSX_DRIVER, addon_names
-from trainway.spec.derived.kubernetes_steps import PublishedVersions, upgrade_plan
-from trainway.spec.derived.price import price_lines
-from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.capacity.quotas import quota_needs
+from trainway.spec.cost.price import price_lines
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.prices import listed_price
+from trainway.spec.kubernetes.addons import FSX_DRIVER, addon_names
+from trainway.spec.kubernetes.kubernetes_steps import PublishedVersions, upgrade_plan
 from trainway.spec.loader import load_platform
 
 WITHOUT = ROOT / "examples" / "eks-s3.yaml"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.synthesis import Template, resources, templates_of
-from trainway.spec.derived.groups import VIEWERS, members_group
+from trainway.spec.teams.groups import VIEWERS, members_group
 
 ADA, BOB, CYD, DAN = (f"arn:aws:iam::111122223333:role/{name}" for name in ("Ada", "Bob", "Cyd", "Dan"))
 PLATFORM: dict[str, Any] = {

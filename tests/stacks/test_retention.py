@@ -10,7 +10,7 @@ import pytest
 from tests.representatives import with_representatives
 from tests.seams.shapes import platforms
 from tests.synthesis import Template, resources, templates_of
-from trainway.spec.derived.log_groups import control_plane_logs
+from trainway.spec.observability.log_groups import control_plane_logs
 from trainway.spec.platform import Platform
 
 KEPT, DELETED, BY_THE_FILE, BY_ITS_NAME = "Retain", "Delete", "on_destroy", "LogGroupName"

@@ -12,10 +12,10 @@ from tests.anywhere import ANYWHERE
 from tests.people import with_people
 from tests.representatives import with_representatives
 from tests.synthesis import Template, resources, templates_of
-from trainway.spec.derived.addressing import plan_addresses
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.services import service_facts
 from trainway.spec.loader import load_platform
+from trainway.spec.network.addressing import plan_addresses
 
 MANY = 20
 MOST_NODES = 32

@@ -14,9 +14,9 @@ from tests.stacks.hyperpods import hyperpod, write
 from tests.synthesis import Template, all_resources, assembly_in, resources, templates_of
 from trainway.monitoring.rules import rule_document
 from trainway.monitoring.slurm_scraping import slurm_scrape_document
-from trainway.spec.derived.endpoints import interface_endpoints
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.loader import load_platform
+from trainway.spec.network.endpoints import interface_endpoints
 from trainway.spec.problems import SpecError
 
 COLLECTED: dict[str, Any] = {"orchestrator": "hyperpod-slurm", "slurm": {"observability": True}}

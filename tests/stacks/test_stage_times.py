@@ -9,8 +9,8 @@ import pytest
 
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT
-from trainway.spec.derived.creation import AUTOSCALING, CHARTS, SCRIPTS, durations
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import AUTOSCALING, CHARTS, SCRIPTS, durations
+from trainway.spec.deployment.stage_times import stage_times
 
 PAGE = ROOT / "docs/image-operations.md"
 

@@ -15,9 +15,9 @@ from emulator import Emulator, running
 from emulator.registry.schema import load
 from tests.representatives import with_representatives
 from tests.synthesis import EXAMPLES, Template, assembly_in, stack_dependencies, templates_of
-from trainway.spec.derived.next_lock import next_lock
-from trainway.spec.derived.node_tags import with_tags_of_the_file
+from trainway.spec.deployment.next_lock import next_lock
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.kubernetes.node_tags import with_tags_of_the_file
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainway.adopt.network import describe_group
-from trainway.spec.derived.addons import BEFORE_NODES, ON_NODES, VPC_CNI
 from trainway.spec.errors import usage_error
+from trainway.spec.kubernetes.addons import BEFORE_NODES, ON_NODES, VPC_CNI
 from trainway.spec.sections.existing import ExistingCluster
 from trainway.spec.sections.tags import OWNER_TAG
 

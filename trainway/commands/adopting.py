@@ -55,9 +55,9 @@ def adopt(
         _print_section({"kubernetes": {"existing": existing}}, as_json=as_json)
         return
     from trainway.adopt.network import look_at_network
-    from trainway.spec.derived.addressing import plan_addresses
-    from trainway.spec.derived.subnets import SubnetRole
     from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.network.addressing import plan_addresses
+    from trainway.spec.network.subnets import SubnetRole
 
     planned = plan_addresses(platform, load_catalogue()).subnets
     # In a VPC that exists the way out is there, and so are its public subnets.

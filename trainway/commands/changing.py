@@ -45,7 +45,7 @@ def lock(
             raise usage_error("--deployed cannot be used", why=why, fix="leave it out")
         _write_lost_lock(file)
         return
-    from trainway.spec.derived.next_lock import deployed_lock, next_lock
+    from trainway.spec.deployment.next_lock import deployed_lock, next_lock
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.loader import load_platform
     from trainway.spec.lock import lock_file, lock_text
@@ -112,9 +112,9 @@ def upgrade(
 ) -> None:
     """Write the newest AMI releases and add-on versions into the lock. The next deploy takes them; AWS is only read."""
     from trainway.kubernetes_upgrade import published, upgrade_json, upgrade_text
-    from trainway.spec.derived.kubernetes_steps import pinned, upgrade_plan
-    from trainway.spec.derived.node_tags import node_tags, with_tags_of_the_file
     from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.kubernetes.kubernetes_steps import pinned, upgrade_plan
+    from trainway.spec.kubernetes.node_tags import node_tags, with_tags_of_the_file
     from trainway.spec.loader import load_platform
     from trainway.spec.lock import lock_file, lock_text
 

@@ -51,8 +51,8 @@ def start(
 ) -> None:
     """Start the emulator in the background, and print the environment that points at it."""
     import emulator
-    from trainway.spec.derived.publications import publications
     from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.kubernetes.publications import publications
 
     with working("starting the emulator"):
         started = emulator.start(port=port, region=region)

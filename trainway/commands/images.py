@@ -383,7 +383,7 @@ def _built(platform_file: Path, image: str) -> Found:
     """Return what `_deployed` does. Raises UsageError also for an image of the user's, which no pipeline builds."""
     found = _deployed(platform_file, image)
     if found.images.is_users:
-        from trainway.spec.derived.image_build import key_of_image
+        from trainway.spec.image.image_build import key_of_image
 
         key = key_of_image(found.platform)
         why = f"jobs use {found.images.pinned}, which {key}.uri names"

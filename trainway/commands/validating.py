@@ -74,10 +74,10 @@ def check(
 
 def _checked(file: Path, today: date, accept: list[str], platform_file: Path | None) -> tuple[str, list[str]]:
     """Return what a file describes, with warnings and what cannot be verified. Raises SpecError with every problem."""
-    from trainway.spec.derived.image_notes import unverified
-    from trainway.spec.derived.published_lists import unlisted
+    from trainway.spec.deployment.published_lists import unlisted
     from trainway.spec.document import read_document
     from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.image.image_notes import unverified
     from trainway.spec.loader import load_platform
 
     if {"run", "model"} & read_document(file).data.keys():
@@ -115,7 +115,7 @@ def _checked_on(
 
 def _published(names: list[str]) -> list[str]:
     """Return the names of rules. Raises UsageError for one that cannot be accepted."""
-    from trainway.spec.rules.rule import PUBLISHED_RULES
+    from trainway.spec.rule import PUBLISHED_RULES
 
     for name in names:
         if name not in PUBLISHED_RULES:
@@ -128,8 +128,8 @@ def rules(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rules as JSON.")] = False,
 ) -> None:
     """List the rules of a platform file. A file can accept those that rest on what AWS had published on some day."""
+    from trainway.spec.rule import PUBLISHED_RULES, name_of, summary_of
     from trainway.spec.rules import RULES
-    from trainway.spec.rules.rule import PUBLISHED_RULES, name_of, summary_of
 
     listed = [
         {"name": name_of(each), "published": name_of(each) in PUBLISHED_RULES, "what": summary_of(each)}

@@ -13,9 +13,9 @@ from typing import Final
 
 from trainway.delivery.resolution import Package, Resolution, UnresolvedError, installed_uv, pinned, resolve, text
 from trainway.parts.checkout import CHECKOUT
-from trainway.spec.derived.image_build import beside, combination_of, needs_the_agent
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.versions import Versions, images_of, release, requirements_of
+from trainway.spec.image.image_build import beside, combination_of, needs_the_agent
 from trainway.spec.loader import load_versions
 from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trainway.delivery.images import images_of, not_deployed
 from trainway.delivery.pipeline_run import MakeClient
-from trainway.spec.derived.image_build import variant_of
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.image.image_build import variant_of
 from trainway.spec.platform import Platform
 
 

@@ -12,7 +12,7 @@ from trainway.diff.costs import nodes_of
 from trainway.diff.names import logical_name
 from trainway.diff.tokens import StackTemplate
 from trainway.manifests.namespace import SERVICE_ACCOUNT
-from trainway.spec.derived import creation
+from trainway.spec.deployment import creation
 from trainway.spec.platform import Platform
 
 NODEGROUP: Final = "AWS::EKS::Nodegroup"

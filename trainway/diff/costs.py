@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.instance_groups import KIND, UPDATED
-from trainway.spec.derived.file_system_price import monthly_price
+from trainway.spec.storage.file_system_price import monthly_price
 
 # Properties of a managed node group of which a new value replaces its nodes, one after the other. The operation is
 # UpdateNodegroupVersion, and others belong to UpdateNodegroupConfig (EKS API reference).

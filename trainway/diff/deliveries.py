@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.tokens import StackTemplate
-from trainway.spec.derived import creation
-from trainway.spec.derived.image_build import bases_of_earlier_images
+from trainway.spec.deployment import creation
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.versions import versions_facts
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.image.image_build import bases_of_earlier_images
 from trainway.spec.platform import Platform
 
 WAITS: Final = ("AWS::CloudFormation::WaitCondition", "AWS::CloudFormation::WaitConditionHandle")

@@ -12,10 +12,10 @@ from typing import Any, Final
 from trainway.diff.compare import Action, ResourceDiff
 from trainway.diff.costs import is_resized, is_rolled, nodes_now, nodes_of
 from trainway.diff.instance_groups import KIND
-from trainway.spec.derived import creation
-from trainway.spec.derived.addons import BEFORE_NODES, OBSERVABILITY, TASK_GOVERNANCE
-from trainway.spec.derived.creation import CreationStep, creation_steps, critical_path
+from trainway.spec.deployment import creation
+from trainway.spec.deployment.creation import CreationStep, creation_steps, critical_path
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.kubernetes.addons import BEFORE_NODES, OBSERVABILITY, TASK_GOVERNANCE
 from trainway.spec.platform import Platform
 
 # The step of a first deploy that creates a resource of a type.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.platform.hand_off import read_hand_off
-from trainway.spec.derived.team_data import RECORDS, has_team_roles_on_nodes, own_prefixes, team_prefixes
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
+from trainway.spec.teams.team_data import RECORDS, has_team_roles_on_nodes, own_prefixes, team_prefixes
 
 # Of what belongs to no team, so many prefixes are listed.
 MOST_LISTED = 10

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from trainway.preflight.finding import AccountFinding, error, note, warning
-from trainway.spec.derived.kubernetes_steps import deployed_version
 from trainway.spec.facts.kubernetes_versions import numbers
+from trainway.spec.kubernetes.kubernetes_steps import deployed_version
 from trainway.spec.platform import Platform
 
 TOOLS: Final = "tools"

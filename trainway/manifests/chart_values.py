@@ -7,7 +7,8 @@ from typing import Any
 from trainway.manifests.mig import mig_manager_config
 from trainway.manifests.run_ai_values import run_ai_values
 from trainway.manifests.taints import daemon_tolerations
-from trainway.spec.derived.charts import (
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.kubernetes.charts import (
     CLUSTER_AUTOSCALER,
     DCGM_EXPORTER,
     EFA_DRA,
@@ -21,7 +22,6 @@ from trainway.spec.derived.charts import (
     RUN_AI,
     chart_names,
 )
-from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

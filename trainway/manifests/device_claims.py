@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainway.spec.derived.devices import EFA_CLASS, GPU_CLASS, devices_of
+from trainway.spec.capacity.devices import EFA_CLASS, GPU_CLASS, devices_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup

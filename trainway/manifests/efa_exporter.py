@@ -16,10 +16,10 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.taints import daemon_tolerations
 from trainway.manifests.training_runtime import image_fact
 from trainway.parts.checkout import CHECKOUT
-from trainway.spec.derived.collection import Collector, collector_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import EFA_METRICS_PORT
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.devices import Device, devices_of
-from trainway.spec.derived.shares import guaranteed_nodes
+from trainway.spec.capacity.devices import Device, devices_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
+from trainway.spec.teams.shares import guaranteed_nodes
 
 NAME = "guard-rails"
 # Finished jobs and the objects around them use the control plane that all teams share.

@@ -12,18 +12,18 @@ from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
-from trainway.spec.derived.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.devices import devices_of, ranks_of
-from trainway.spec.derived.lustre_links import lustre_links
-from trainway.spec.derived.obtainable import nodes_that_grow, team_shares
-from trainway.spec.derived.team_data import team_prefixes
-from trainway.spec.derived.team_nodes import queue_of
+from trainway.spec.capacity.devices import devices_of, ranks_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import image_parameter_name, metrics_workspace_alias
+from trainway.spec.jobs.obtainable import nodes_that_grow, team_shares
+from trainway.spec.jobs.team_nodes import queue_of
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH, Lustre
+from trainway.spec.storage.checkpoint_layout import GBPS_EACH, PART_BYTES, checkpoint_layout
+from trainway.spec.storage.lustre_links import lustre_links
+from trainway.spec.teams.team_data import team_prefixes
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainway.manifests.topology import HOSTNAME, topology, topology_name
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.shares import guaranteed_nodes, node_has
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
+from trainway.spec.teams.shares import guaranteed_nodes, node_has
 
 API = "scheduling.run.ai/v2"
 TOPOLOGY_API = "kai.scheduler/v1alpha1"

@@ -17,14 +17,14 @@ from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.namespace import namespace_of
 from trainway.manifests.taints import taints
 from trainway.manifests.topology import topology, topology_name
-from trainway.spec.derived.autoscaling import scaled_groups
-from trainway.spec.derived.devices import device_counts
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.shares import guaranteed_nodes, node_has, spare_nodes
+from trainway.spec.capacity.autoscaling import scaled_groups
+from trainway.spec.capacity.devices import device_counts
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.team import Team
+from trainway.spec.teams.shares import guaranteed_nodes, node_has, spare_nodes
 
 # The newest version of the API; Kueue 0.20 serves no other.
 # https://github.com/kubernetes-sigs/kueue/blob/main/CHANGELOG/CHANGELOG-0.20.md (read 2026-11-21)

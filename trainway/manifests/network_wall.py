@@ -16,11 +16,11 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.manifests.namespace import namespace_of, namespaces
-from trainway.spec.derived.addressing import plan_addresses
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.subnets import SubnetRole
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import RUN_METRICS_PORT
+from trainway.spec.network.addressing import plan_addresses
+from trainway.spec.network.subnets import SubnetRole
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
 

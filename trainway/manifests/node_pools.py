@@ -11,8 +11,8 @@ from typing import Any
 
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.taints import taints
-from trainway.spec.derived.autoscaling import autoscaled_groups
-from trainway.spec.derived.group_types import types_of
+from trainway.spec.capacity.autoscaling import autoscaled_groups
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup

@@ -11,9 +11,9 @@ from typing import Any
 from trainway.manifests.job_kinds import job_kinds
 from trainway.manifests.namespace import namespace_of
 from trainway.manifests.spaces import space_permissions
-from trainway.spec.derived.groups import VIEWERS, members_group
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import Team
+from trainway.spec.teams.groups import VIEWERS, members_group
 
 API = "rbac.authorization.k8s.io/v1"
 MEMBER = "trainway-member"

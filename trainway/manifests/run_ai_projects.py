@@ -14,10 +14,10 @@ from typing import Any
 
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.namespace import namespace_of
-from trainway.spec.derived.shares import guaranteed_nodes, node_has
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.sections.team import FAIR_SHARE, Team
+from trainway.spec.teams.shares import guaranteed_nodes, node_has
 
 GPU = "nvidia.com/gpu"
 DEFAULT_POOL = "default"

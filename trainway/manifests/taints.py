@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainway.spec.derived.group_types import types_of
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue, Instance
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform

@@ -13,8 +13,8 @@ from typing import Any
 
 from trainway.manifests.admission import policy, requests
 from trainway.manifests.lustre_volume import claim_of
-from trainway.spec.derived.team_directories import team_directory
 from trainway.spec.platform import Platform
+from trainway.spec.teams.team_directories import team_directory
 
 # The environment variable by which a template for all namespaces names the directory.
 NAMESPACE_VARIABLE = "TRAINWAY_NAMESPACE"

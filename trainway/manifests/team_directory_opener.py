@@ -18,13 +18,13 @@ from trainway.manifests.namespace import namespaces
 from trainway.manifests.open_directories import keep_open
 from trainway.manifests.taints import tolerations_of
 from trainway.manifests.training_runtime import image_fact
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.team_directories import team_directory
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 from trainway.spec.sections.storage import MOUNT_PATH
+from trainway.spec.teams.team_directories import team_directory
 
 NAMESPACE = "trainway-file-system"
 NAME = "team-directories"

@@ -18,7 +18,7 @@ from trainway.manifests.run_ai import RUN_AI_SCHEDULER
 from trainway.manifests.taints import tolerations
 from trainway.manifests.team_directories import DIRECTORY_OF_NAMESPACE
 from trainway.manifests.topology import HOSTNAME
-from trainway.spec.derived.devices import devices_of
+from trainway.spec.capacity.devices import devices_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE, NODE_PATH
 from trainway.spec.platform import Platform

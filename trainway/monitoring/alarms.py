@@ -7,10 +7,10 @@ from typing import Literal
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.monitoring.events import events_queue
-from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
-from trainway.spec.derived.collection import collection_of
+from trainway.spec.capacity.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.xids import load_xids
+from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainway.monitoring.promql import metrics_in
-from trainway.spec.derived.collection import collection_of
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
 
 

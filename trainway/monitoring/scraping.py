@@ -13,8 +13,6 @@ from typing import Any
 from trainway.manifests.efa_exporter import NAMESPACE as EFA_NAMESPACE
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.manifests.namespace import namespaces
-from trainway.spec.derived.addons import NODE_EXPORTER, STATE_METRICS
-from trainway.spec.derived.charts import DCGM_EXPORTER, KUEUE, chart_names
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import (
     DCGM_METRICS_PORT,
@@ -24,6 +22,8 @@ from trainway.spec.facts.metrics_ports import (
     RUN_METRICS_PORT,
     STATE_METRICS_PORT,
 )
+from trainway.spec.kubernetes.addons import NODE_EXPORTER, STATE_METRICS
+from trainway.spec.kubernetes.charts import DCGM_EXPORTER, KUEUE, chart_names
 from trainway.spec.platform import Platform
 
 SCRAPE_SECONDS = 30

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from trainway.monitoring.scraping import OF_EXPORTERS, keep, relabel
-from trainway.spec.derived.group_types import types_of
+from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import (
     DCGM_METRICS_PORT,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from trainway.new_platform.wishes import ON_DEMAND, RANGE, SPOT, Wishes, check_region, check_type, check_zone, zones_of
 from trainway.spec import strict_yaml
-from trainway.spec.derived.lustre_clients import speaks_efa
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.problems import Problem, SpecError
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.storage.lustre_clients import speaks_efa
 
 
 def platform_text(wishes: Wishes) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainway.spec.derived.node_packages import ARCHITECTURE
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.services import service_facts
 from trainway.spec.sections.orchestrator import Orchestrator
+from trainway.spec.slurm.node_packages import ARCHITECTURE
 
 ON_DEMAND, SPOT, BLOCK, RESERVATION, PLAN = "on-demand", "spot", "capacity-block", "reservation", "training-plan"
 ADMIN: Final = "arn:aws:iam::111122223333:role/Admin"

@@ -6,31 +6,31 @@ from typing import Any
 
 from trainway.manifests.namespace import namespace_of
 from trainway.price.document import price_document
-from trainway.spec.derived.addons import addon_names
-from trainway.spec.derived.addressing import AddressPlan, plan_addresses
-from trainway.spec.derived.autoscaling import autoscaled_groups, fixed_because, scaled_groups
-from trainway.spec.derived.capacity_times import capacity_times
-from trainway.spec.derived.charts import chart_names
-from trainway.spec.derived.checkpoint_layout import checkpoint_layout
-from trainway.spec.derived.creation import creation_steps, critical_path, minutes
-from trainway.spec.derived.devices import device_counts, ranks_of
-from trainway.spec.derived.endpoints import GATEWAY, interface_endpoints, makes_gateway
-from trainway.spec.derived.file_system_price import monthly_price
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.image_build import bases_of_earlier_images, has_additions, variant_of
-from trainway.spec.derived.lustre_clients import transport
-from trainway.spec.derived.personas import personas
-from trainway.spec.derived.pod_network import pods_of_group
-from trainway.spec.derived.quotas import quota_needs
+from trainway.spec.capacity.autoscaling import autoscaled_groups, fixed_because, scaled_groups
+from trainway.spec.capacity.capacity_times import capacity_times
+from trainway.spec.capacity.devices import device_counts, ranks_of
+from trainway.spec.capacity.group_types import types_of
+from trainway.spec.capacity.quotas import quota_needs
+from trainway.spec.deployment.creation import creation_steps, critical_path, minutes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.image_builds import additions_builds, image_builds
 from trainway.spec.facts.prices import PriceBook, listed_price
 from trainway.spec.facts.services import service_facts
 from trainway.spec.facts.versions import versions_facts
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.image.image_build import bases_of_earlier_images, has_additions, variant_of
+from trainway.spec.kubernetes.addons import addon_names
+from trainway.spec.kubernetes.charts import chart_names
+from trainway.spec.kubernetes.pod_network import pods_of_group
+from trainway.spec.network.addressing import AddressPlan, plan_addresses
+from trainway.spec.network.endpoints import GATEWAY, interface_endpoints, makes_gateway
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.storage.checkpoint_layout import checkpoint_layout
+from trainway.spec.storage.file_system_price import monthly_price
+from trainway.spec.storage.lustre_clients import transport
+from trainway.spec.teams.personas import personas
 
 JsonObject = dict[str, Any]
 

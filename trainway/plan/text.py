@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainway.price.document import price_text
-from trainway.spec.derived.charts import RUN_AI
+from trainway.spec.kubernetes.charts import RUN_AI
 
 JsonObject = dict[str, Any]
 

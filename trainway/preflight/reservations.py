@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, error, warning
-from trainway.spec.derived.obtainable import obtainable, supply_of
-from trainway.spec.derived.shares import guaranteed_nodes
+from trainway.spec.jobs.obtainable import obtainable, supply_of
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.node_group import NodeGroup
+from trainway.spec.teams.shares import guaranteed_nodes
 
 # States: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CapacityReservation.html (read 2026-11-25)
 COMES: Final = frozenset({"pending", "scheduled", "payment-pending", "assessing", "delayed"})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from trainway.spec.derived.price import node_item
+from trainway.spec.cost.price import node_item
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue, Instance
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.prices import Item, PriceBook

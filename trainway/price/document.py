@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from trainway.spec.derived.price import HOURS_PER_MONTH, NOT_COUNTED, PriceLine, price_lines, total
+from trainway.spec.cost.price import HOURS_PER_MONTH, NOT_COUNTED, PriceLine, price_lines, total
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.prices import Item, PriceBook, PriceSource, listed_price
 from trainway.spec.platform import Platform

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from trainway.spec.derived.price import node_item
+from trainway.spec.cost.price import node_item
 from trainway.spec.facts.price_bounds import bound_of
 from trainway.spec.facts.prices import PriceBook, PriceKind, listed_price
 from trainway.spec.platform import Platform

@@ -17,21 +17,21 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from trainway.spec.additions import NO_ADDITIONS, Additions
-from trainway.spec.derived.image_build import beside
+from trainway.spec.deployment.expiry import from_the_future, of_a_day
 from trainway.spec.details import first_hand, key_path
 from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, Versions
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.image.image_build import beside
+from trainway.spec.image.version_rules import VERSION_RULES, requirements_are_listed
 from trainway.spec.lock import Lock, contradictions, lock_file
 from trainway.spec.package_lock import PackageLockError, package_lock_file, read_package_lock
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath, Problem, SpecError
+from trainway.spec.rule import PUBLISHED_RULES, Breach, name_of, path_of_image
 from trainway.spec.rules import RULES
-from trainway.spec.rules.expiry import from_the_future, of_a_day
-from trainway.spec.rules.rule import PUBLISHED_RULES, Breach, name_of, path_of_image
-from trainway.spec.rules.versions import VERSION_RULES, requirements_are_listed
 from trainway.spec.stand_ins import in_both, with_stand_ins
 from trainway.spec.user_dockerfile import UserDockerfileError, require_dockerfile
 

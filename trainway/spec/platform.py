@@ -11,6 +11,7 @@ from trainway.spec.additions import NO_ADDITIONS, Additions
 from trainway.spec.extension import Extension
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.lock import Lock
+from trainway.spec.problems import KeyPath
 from trainway.spec.sections.accepted import Accepted
 from trainway.spec.sections.budget import Budget
 from trainway.spec.sections.existing import ExistingCluster
@@ -196,6 +197,11 @@ class Platform(Section):
         """Return the name of the EKS or HyperPod cluster that jobs are submitted to."""
         adopted = self.adopted_cluster
         return adopted.name if adopted else self.name
+
+    @property
+    def kubernetes_version_key(self) -> KeyPath:
+        """The key that has the Kubernetes version of the platform's cluster."""
+        return ("kubernetes", "existing", "version") if self.adopted_cluster else ("kubernetes", "version")
 
     @property
     def adopted_cluster(self) -> ExistingCluster | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from trainway.spec.deployed_file import MOST_BYTES
-from trainway.spec.derived.next_lock import deployed_lock, next_lock
+from trainway.spec.deployment.next_lock import deployed_lock, next_lock
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.lock import Lock
 from trainway.spec.platform import Platform

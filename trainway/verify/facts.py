@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainway.spec.derived.image_build import build_arguments, own_base
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance
 from trainway.spec.facts.versions import Versions
+from trainway.spec.image.image_build import build_arguments, own_base
 from trainway.spec.platform import Platform
 from trainway.verify.all_reduce import Sweep, read_sweep
 from trainway.verify.nccl_log import NodeNetwork, by_node, read_nccl_log

@@ -17,7 +17,7 @@ from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import LOOK_AT_NETWORK, Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.log_group import log_group, use_log_key
-from trainway.spec.derived.stage_times import StageTimes
+from trainway.spec.deployment.stage_times import StageTimes
 
 # Ubuntu, with docker, git, jq, kubectl and Python: https://github.com/aws/aws-codebuild-docker-images (read 2026-11-21)
 BUILD_IMAGE = "aws/codebuild/standard:8.0"

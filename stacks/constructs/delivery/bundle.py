@@ -18,15 +18,15 @@ from trainway.delivery.additions import write_additions
 from trainway.manifests import cluster_manifests
 from trainway.monitoring.slurm_scraping import slurm_scrape_document
 from trainway.parts.checkout import CHECKOUT
-from trainway.spec.derived.collection import SCRAPING_DOCUMENT, Collector, collector_of
-from trainway.spec.derived.image_build import build_arguments
-from trainway.spec.derived.node_parameters import NodeParameters, node_parameters
-from trainway.spec.derived.slurm_accounts import ACCOUNTS_DOCUMENT, slurm_accounts
-from trainway.spec.derived.slurm_users import USERS_DOCUMENT, slurm_users
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.image.image_build import build_arguments
 from trainway.spec.loader import load_versions
+from trainway.spec.observability.collection import SCRAPING_DOCUMENT, Collector, collector_of
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.node_parameters import NodeParameters, node_parameters
+from trainway.spec.slurm.slurm_accounts import ACCOUNTS_DOCUMENT, slurm_accounts
+from trainway.spec.slurm.slurm_users import USERS_DOCUMENT, slurm_users
 
 # Maintainers run refresh_lock. A change of it runs no stage.
 SIDE_PRODUCTS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "refresh_lock")

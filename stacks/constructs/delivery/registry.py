@@ -14,7 +14,7 @@ from constructs import Construct
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.retention import goes_with_its_stack
 from trainway.parts.checkout import CHECKOUT
-from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of
+from trainway.spec.image.image_reference import EcrRepository, ecr_repository_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import Image, RegistryLogin
 

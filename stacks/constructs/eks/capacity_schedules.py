@@ -16,7 +16,7 @@ from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import service
-from trainway.spec.derived.capacity_times import capacity_times, failed_calls_queue
+from trainway.spec.capacity.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.sections.node_group import NodeGroup
 
 # A universal target: EventBridge Scheduler calls the API itself, with the arguments of `input`.

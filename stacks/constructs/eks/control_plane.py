@@ -17,11 +17,11 @@ from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.kai import NOT_FOR_KAI
-from trainway.spec.derived.addons import BEFORE_NODES, EXPORTERS, ON_NODES, addon_names
-from trainway.spec.derived.ami_releases import SYSTEM_NODES, minor_of
-from trainway.spec.derived.node_tags import node_tags
-from trainway.spec.derived.volumes import SYSTEM_VOLUME_GIB
+from trainway.spec.capacity.volumes import SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.kubernetes.addons import BEFORE_NODES, EXPORTERS, ON_NODES, addon_names
+from trainway.spec.kubernetes.ami_releases import SYSTEM_NODES, minor_of
+from trainway.spec.kubernetes.node_tags import node_tags
 from trainway.spec.platform import Platform
 from trainway.spec.sections.tags import OWNER_TAG
 

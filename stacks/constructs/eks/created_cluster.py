@@ -12,7 +12,7 @@ from stacks.constructs.eks.eks_cluster import EksCluster
 from stacks.constructs.iam.acknowledge import acknowledge, acknowledge_managed_policies
 from stacks.constructs.iam.trust import service
 from stacks.constructs.retention import goes_with_its_stack, stays
-from trainway.spec.derived.log_groups import LOG_DAYS, control_plane_logs
+from trainway.spec.observability.log_groups import LOG_DAYS, control_plane_logs
 from trainway.spec.platform import Platform
 from trainway.spec.sections.endpoint import Endpoint
 

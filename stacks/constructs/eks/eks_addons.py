@@ -15,8 +15,8 @@ from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import pods
 from trainway.manifests.network_wall import has_network_policies
-from trainway.spec.derived.addons import FSX_DRIVER, VPC_CNI
-from trainway.spec.derived.pod_network import cni_settings
+from trainway.spec.kubernetes.addons import FSX_DRIVER, VPC_CNI
+from trainway.spec.kubernetes.pod_network import cni_settings
 from trainway.spec.platform import Platform
 from trainway.spec.sections.tags import OWNER_TAG
 

@@ -13,8 +13,8 @@ from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.iam.trust import pods
 from stacks.constructs.storage.data_permissions import data_permissions
 from trainway.manifests.namespace import SERVICE_ACCOUNT, namespace_of
-from trainway.spec.derived.team_data import TeamPrefixes, team_prefixes
 from trainway.spec.platform import Platform
+from trainway.spec.teams.team_data import TeamPrefixes, team_prefixes
 
 
 def job_roles(

@@ -13,8 +13,8 @@ from constructs import Construct
 
 from stacks.constructs.eks.user_data import LOCKED_MEMORY, user_data
 from trainway.manifests.taints import taints
-from trainway.spec.derived.pod_network import SYSTEM_PODS
 from trainway.spec.facts.catalogue import Instance, InterfaceKind
+from trainway.spec.kubernetes.pod_network import SYSTEM_PODS
 from trainway.spec.sections.capacity import CapacityBlock, Reservation
 from trainway.spec.sections.node_group import NodeGroup
 

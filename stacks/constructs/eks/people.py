@@ -13,10 +13,10 @@ from stacks.constructs.eks.control_plane import ControlPlane
 from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.storage.data_permissions import data_permissions, record_permissions
 from trainway.spec.deployed_file import deployed_file_name
-from trainway.spec.derived.personas import Persona, personas
-from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name, parameter_name
 from trainway.spec.platform import Platform
+from trainway.spec.teams.personas import Persona, personas
+from trainway.spec.teams.team_data import team_prefixes
 
 
 def let_people_in(

@@ -14,13 +14,13 @@ from stacks.constructs.eks.node_repair import node_repair_config
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.mig import mig_labels
 from trainway.manifests.taints import taints
-from trainway.spec.derived.ami_releases import minor_of
-from trainway.spec.derived.autoscaling import node_group_sizes, resource_tags
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.node_tags import node_tags
-from trainway.spec.derived.node_updates import UNAVAILABLE_NODES, update_strategy
-from trainway.spec.derived.pod_network import pods_of_group
+from trainway.spec.capacity.autoscaling import node_group_sizes, resource_tags
+from trainway.spec.capacity.group_types import types_of
+from trainway.spec.capacity.node_updates import UNAVAILABLE_NODES, update_strategy
 from trainway.spec.facts.catalogue import Catalogue, Instance
+from trainway.spec.kubernetes.ami_releases import minor_of
+from trainway.spec.kubernetes.node_tags import node_tags
+from trainway.spec.kubernetes.pod_network import pods_of_group
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import CapacityBlock
 from trainway.spec.sections.node_group import NodeGroup

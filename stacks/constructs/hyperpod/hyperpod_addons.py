@@ -20,10 +20,10 @@ from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.trust import pods
 from stacks.constructs.monitoring.metrics_workspace import metrics_workspace, workspace_endpoint
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE
-from trainway.spec.derived.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
-from trainway.spec.derived.collection import Collector, collector_of
-from trainway.spec.derived.group_types import all_types
+from trainway.spec.capacity.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.kubernetes.addons import CERT_MANAGER, OBSERVABILITY, TASK_GOVERNANCE, TRAINING_OPERATOR
+from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 
 OPERATOR_NAMESPACE = "aws-hyperpod"

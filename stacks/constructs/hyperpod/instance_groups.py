@@ -16,10 +16,10 @@ from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.iam.trust import service
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.taints import taints
-from trainway.spec.derived.group_types import types_of
-from trainway.spec.derived.health_checks import deep_health_checks
-from trainway.spec.derived.volumes import HEAD_VOLUME_GIB
+from trainway.spec.capacity.group_types import types_of
+from trainway.spec.capacity.volumes import HEAD_VOLUME_GIB
 from trainway.spec.facts.catalogue import Catalogue, Instance, InterfaceKind
+from trainway.spec.hyperpod.health_checks import deep_health_checks
 from trainway.spec.sections.capacity import TrainingPlan
 from trainway.spec.sections.hyperpod import HyperPod
 from trainway.spec.sections.node_group import NodeGroup

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from trainway.spec.derived.personas import Persona
+from trainway.spec.teams.personas import Persona
 
 # What `trainway verify --repair` calls. All four have the cluster as their resource:
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html (read 2026-11-26)

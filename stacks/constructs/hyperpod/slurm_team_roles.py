@@ -14,9 +14,9 @@ from stacks.constructs.iam.permissions import Permission, grant, regional_arn
 from stacks.constructs.iam.secret_permissions import secret_permissions
 from stacks.constructs.iam.trust import nodes
 from stacks.constructs.storage.data_permissions import data_permissions
-from trainway.spec.derived.slurm_accounts import role_variable
-from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.platform import Platform
+from trainway.spec.slurm.slurm_accounts import role_variable
+from trainway.spec.teams.team_data import team_prefixes
 
 
 def slurm_team_roles(

@@ -17,7 +17,7 @@ from stacks.constructs.hyperpod.addon import hyperpod_addon
 from stacks.constructs.iam.acknowledge import acknowledge_managed_policies
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn
 from stacks.constructs.iam.trust import pods, service
-from trainway.spec.derived.addons import EBS_DRIVER, SPACES
+from trainway.spec.kubernetes.addons import EBS_DRIVER, SPACES
 from trainway.spec.platform import Platform
 
 NAMESPACE = "jupyter-k8s-system"

@@ -20,8 +20,8 @@ from stacks.constructs.iam.permissions import Permission, grant, needs_policies,
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
 from trainway.monitoring.events import EventKind, events_queue
-from trainway.spec.derived.team_data import RECORDS
 from trainway.spec.platform import Platform
+from trainway.spec.teams.team_data import RECORDS
 
 # The newest of https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-action-executeScript.html
 RUNTIME = "python3.11"

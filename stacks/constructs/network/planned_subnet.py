@@ -10,8 +10,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from trainway.spec.derived.addressing import Subnet
-from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.network.addressing import Subnet
+from trainway.spec.network.subnets import SubnetRole
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from constructs import Construct
 
 from stacks.constructs.network.flow_log import flow_log
 from stacks.constructs.network.planned_subnet import add_ranges, planned_subnet
-from trainway.spec.derived.addressing import AddressPlan, Subnet
-from trainway.spec.derived.subnets import SubnetRole
+from trainway.spec.network.addressing import AddressPlan, Subnet
+from trainway.spec.network.subnets import SubnetRole
 from trainway.spec.sections.network import Network
 
 

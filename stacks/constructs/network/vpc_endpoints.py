@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from trainway.spec.derived.endpoints import GATEWAY
+from trainway.spec.network.endpoints import GATEWAY
 
 # For buckets of other accounts, such as ECR's layers, packages, agents' updates, and public corpora.
 READS = ("s3:GetObject", "s3:GetObjectAttributes", "s3:GetObjectVersion", "s3:GetBucketLocation", "s3:ListBucket")

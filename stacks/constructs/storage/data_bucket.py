@@ -10,8 +10,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.constructs.iam.acknowledge import acknowledge
-from trainway.spec.derived.buckets import ACCESS_LOGS, DATA, bucket_identity
 from trainway.spec.platform import Platform
+from trainway.spec.storage.buckets import ACCESS_LOGS, DATA, bucket_identity
 
 
 class DataBucket(Construct):

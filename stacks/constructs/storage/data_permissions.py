@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import aws_s3 as s3
 
 from stacks.constructs.iam.permissions import Permission
-from trainway.spec.derived.team_data import RECORDS, TeamPrefixes
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
+from trainway.spec.teams.team_data import RECORDS, TeamPrefixes
 
 _OF_JOBS = "A job names its own corpora and checkpoints, below these prefixes only."
 

@@ -10,10 +10,10 @@ from constructs import Construct
 
 from stacks.constructs.retention import keep_or_delete
 from stacks.constructs.storage.fsx_times import backup_hour, maintenance_window
-from trainway.spec.derived.lustre_links import link_of_import, mirror, new_mirrors
 from trainway.spec.facts.services import service_facts
 from trainway.spec.handoff import Association
 from trainway.spec.sections.storage import Lustre
+from trainway.spec.storage.lustre_links import link_of_import, mirror, new_mirrors
 
 CfnFileSystem = fsx.CfnFileSystem
 

@@ -7,8 +7,8 @@ from constructs import Construct
 from stacks.constructs.delivery.build_stage import BuildMachine, BuildNetwork, BuildStage, StageInputs
 from stacks.constructs.iam.permissions import Permission, regional_arn
 from stacks.constructs.storage.file_system_identity import file_system_identity
-from trainway.spec.derived.creation import ROOT_SQUASH
-from trainway.spec.derived.stage_times import stage_times
+from trainway.spec.deployment.creation import ROOT_SQUASH
+from trainway.spec.deployment.stage_times import stage_times
 from trainway.spec.platform import Platform
 from trainway.spec.sections.storage import RootSquash
 

@@ -14,9 +14,9 @@ import yaml
 
 from tests.container import stand_ins
 from tests.container.builder import IMAGES, ISOLATION, REGISTRY, ROOT, Builder, prepare, store_of
-from trainway.spec.derived.image_build import build_arguments
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.versions import VERSIONS_FILE, PyTorch, release, requirements_of
+from trainway.spec.image.image_build import build_arguments
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
 

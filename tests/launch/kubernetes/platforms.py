@@ -21,9 +21,9 @@ from trainway.manifests.namespace import namespaces
 from trainway.manifests.queue_labels import queue_labels
 from trainway.manifests.training_runtime import runtime_of
 from trainway.spec import handoff
-from trainway.spec.derived.devices import devices_of, ranks_of
-from trainway.spec.derived.obtainable import nodes_that_grow, team_shares
-from trainway.spec.derived.team_nodes import queue_of
+from trainway.spec.capacity.devices import devices_of, ranks_of
+from trainway.spec.jobs.obtainable import nodes_that_grow, team_shares
+from trainway.spec.jobs.team_nodes import queue_of
 from trainway.spec.platform import Platform
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,7 @@ from trainway.launch.kubernetes.job_set import render_job_set
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
-from trainway.spec.derived.autoscaling import growth
+from trainway.spec.capacity.autoscaling import growth
 from trainway.spec.platform import Platform
 
 UNITS = {"m": 0.001, "Gi": 2**30, "Mi": 2**20}

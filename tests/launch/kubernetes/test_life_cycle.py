@@ -15,9 +15,9 @@ from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.slurm import render_script
 from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
-from trainway.spec.derived.node_share import share_of_node
-from trainway.spec.derived.system_pods import room_on
 from trainway.spec.errors import UsageError
+from trainway.spec.kubernetes.node_share import share_of_node
+from trainway.spec.kubernetes.system_pods import room_on
 from trainway.spec.sections.orchestrator import Orchestrator
 
 TAKEN_AWAY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}

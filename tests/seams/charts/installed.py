@@ -14,8 +14,8 @@ import yaml
 from delivery.mirror_list import images_of, set_words
 from tests.synthesis import ROOT
 from trainway.manifests.chart_values import chart_values
-from trainway.spec.derived.charts import chart_names
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
+from trainway.spec.kubernetes.charts import chart_names
 from trainway.spec.platform import Platform
 
 REGISTRY = "111122223333.dkr.ecr.us-west-2.amazonaws.com"

@@ -10,8 +10,9 @@ from tests.seams.charts.installed import PREFIX, Installed, catalogue, mirror
 from tests.seams.charts.render import Rendered, Workload
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.taints import HEALTH_TAINT, taints
-from trainway.spec.derived.addons import addon_names
-from trainway.spec.derived.charts import (
+from trainway.spec.facts.catalogue import Instance
+from trainway.spec.kubernetes.addons import addon_names
+from trainway.spec.kubernetes.charts import (
     EFA_DRA,
     EFA_PLUGIN,
     GPU_OPERATOR,
@@ -20,8 +21,7 @@ from trainway.spec.derived.charts import (
     NVIDIA_DRA,
     NVIDIA_PLUGIN,
 )
-from trainway.spec.derived.system_pods import SystemPods, find_room, nodes_left, room_on, system_facts
-from trainway.spec.facts.catalogue import Instance
+from trainway.spec.kubernetes.system_pods import SystemPods, find_room, nodes_left, room_on, system_facts
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainway.doctor.checks.table import check
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, error, warning
-from trainway.spec.derived.addons import addon_names, addons_in_cluster
+from trainway.spec.kubernetes.addons import addon_names, addons_in_cluster
 from trainway.spec.sections.existing import SELF_MANAGED
 
 COMES = ("CREATING", "UPDATING")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainway.doctor.checks.table import check
 from trainway.preflight.check import Inquiry
 from trainway.preflight.finding import AccountFinding, warning
-from trainway.spec.derived.log_groups import LOG_DAYS, log_group_prefixes
+from trainway.spec.observability.log_groups import LOG_DAYS, log_group_prefixes
 
 
 @check("logs:DescribeLogGroups")

@@ -10,10 +10,10 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from trainway.launch.program.allocation import Allocation
-from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of, registry_of
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
+from trainway.spec.image.image_reference import EcrRepository, ecr_repository_of, registry_of
 
 # An image without registry is of the platform's own.
 BY_DIGEST: Final = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")

@@ -9,9 +9,9 @@ from trainway.launch.kubernetes.who_shares import RUN_LABEL, shared_nodes
 from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
-from trainway.spec.derived.node_share import share_of_node
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, Nodes
+from trainway.spec.kubernetes.node_share import share_of_node
 from trainway.spec.sections.orchestrator import Orchestrator
 
 # https://github.com/awslabs/ai-on-sagemaker-hyperpod/blob/main/website/docs/06-validation-and-testing/resiliency/eks-resiliency.md

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainway import __version__
 from trainway.launch.platform.hand_off import NotDeployedError, read_deployer
-from trainway.spec.derived.upgrade import upgrade_refusal
+from trainway.spec.deployment.upgrade import upgrade_refusal
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.releases import releases
 from trainway.spec.platform import Platform

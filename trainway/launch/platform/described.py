@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from trainway.manifests.hand_off import DeployedFileSystem, DeployedValues, hand_off_document
-from trainway.spec.derived.buckets import DATA, bucket_identity
-from trainway.spec.derived.team_data import team_prefixes
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff, TrainingJobs
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_repository
 from trainway.spec.partition import partition_of
 from trainway.spec.platform import Platform
+from trainway.spec.storage.buckets import DATA, bucket_identity
+from trainway.spec.teams.team_data import team_prefixes
 
 # Values of the right form that a reader takes for no real ones.
 _ACCOUNT: Final = "0" * 12

@@ -8,10 +8,10 @@ from typing import Literal
 
 from trainway.launch.platform.described import STAND_INS, described_hand_off, described_image
 from trainway.launch.platform.hand_off import NotReadError, read_hand_off, read_image
-from trainway.spec.derived.obtainable import completed
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
+from trainway.spec.jobs.obtainable import completed
 from trainway.spec.platform import Platform
 
 HandOffSource = Literal["deployed", "deployed or file", "file"]

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from trainway.launch.platform.location import scheme_of
-from trainway.spec.derived.team_directories import team_directory
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
+from trainway.spec.teams.team_directories import team_directory
 
 
 def team_of(hand_off: HandOff, named: str | None) -> str | None:

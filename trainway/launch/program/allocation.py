@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from trainway.launch.platform.team_data import team_of
 from trainway.launch.program.program import Program
 from trainway.launch.program.usable_accelerators import is_usable, unusable
-from trainway.spec.derived.obtainable import Bound, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Accelerator
 from trainway.spec.handoff import HandOff, Nodes
+from trainway.spec.jobs.obtainable import Bound, obtainable
 from trainway.spec.sections.orchestrator import Orchestrator
 
 

@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Va
 from trainway.launch.platform.location import scheme_of
 from trainway.launch.runs.names import is_run_name
 from trainway.launch.target.known import handle_problem
-from trainway.spec.derived.team_data import RECORDS
 from trainway.spec.shown import shown
+from trainway.spec.teams.team_data import RECORDS
 
 SCHEMA_VERSION = 1
 RECORD = ".json"

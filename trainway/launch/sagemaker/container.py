@@ -22,8 +22,8 @@ from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.registry.state import VARIABLE
-from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.errors import usage_error
+from trainway.spec.image.image_reference import ecr_repository_of
 
 CHANNELS = PurePosixPath("/opt/ml/input/data")
 JOB = "job"

@@ -15,8 +15,8 @@ from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
 from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.sagemaker.resources import resource_config, role_arn, stopping_condition, vpc_config
-from trainway.spec.derived.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.jobs.training_job_tags import PLATFORM_TAG, RUN_TAG, TEAM_TAG
 
 
 def render_request(request: Request, catalogue: Catalogue, options: SageMakerOptions | None = None) -> dict[str, Any]:

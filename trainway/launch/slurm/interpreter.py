@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 
 from trainway.launch.program.local_disk import VARIABLE
 from trainway.launch.program.request import Request
-from trainway.spec.derived.image_reference import ecr_repository_of
 from trainway.spec.facts.instance import Instance
+from trainway.spec.image.image_reference import ecr_repository_of
 
 # What container/Dockerfile sets for CUDA, with its reasons, for where the nodes' own libraries are used instead.
 EFA = {

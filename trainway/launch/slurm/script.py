@@ -24,11 +24,11 @@ from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options, con
 from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.suspect_nodes import IN_SCRIPT
 from trainway.launch.slurm.watch import LISTENS
-from trainway.spec.derived.slurm_accounts import BORROWED, KILL_WAIT
-from trainway.spec.derived.slurm_nodes import GRES
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance
+from trainway.spec.slurm.slurm_accounts import BORROWED, KILL_WAIT
+from trainway.spec.slurm.slurm_nodes import GRES
 
 # How long before its time limit a run is told to save and end.
 _SAVING_SECONDS = 300

@@ -17,10 +17,10 @@ from pathlib import Path
 from trainway.delivery.package_lock import additions, image_packages, kept_packages, named_packages, resolve_beside
 from trainway.delivery.resolution import UnresolvedError, found_uv, pinned, resolve, text
 from trainway.launch.program.program import LockedPackages, RequestedPackages
-from trainway.spec.derived.image_build import combination_of, key_of_image, own_base
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.versions import images_of
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.image.image_build import combination_of, key_of_image, own_base
 from trainway.spec.loader import load_versions
 from trainway.spec.package_lock import package_lock_file
 from trainway.spec.platform import Platform

@@ -22,9 +22,9 @@ from trainway.launch.registry.state import OLD_SECONDS
 from trainway.launch.registry.store import Registry
 from trainway.launch.starting.device_memory import check_memory
 from trainway.price.run import NodePrice, node_price
-from trainway.spec.derived.obtainable import completed, obtainable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.jobs.obtainable import completed, obtainable
 from trainway.spec.loader import load_platform
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError

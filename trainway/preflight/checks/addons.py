@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.derived.addons import addon_names
-from trainway.spec.rules.kubernetes_version import version_key
+from trainway.spec.kubernetes.addons import addon_names
 
 
 @check("eks:DescribeAddonVersions")
@@ -30,12 +29,12 @@ def addons(inquiry: Inquiry) -> Iterator[AccountFinding]:
                 f"EKS offers no add-on {name} for Kubernetes {version} in {inquiry.aws.region}",
                 why="the platform installs it",
                 fix="use another Kubernetes version, or wait until EKS offers it",
-                key=version_key(platform),
+                key=platform.kubernetes_version_key,
             )
         elif pinned and pinned not in offered:
             yield error(
                 f"EKS does not offer {name} {pinned} for Kubernetes {version}",
                 why=f"the lock has this version, and EKS offers {', '.join(offered)}",
                 fix="run `trainway upgrade --addons`",
-                key=version_key(platform),
+                key=platform.kubernetes_version_key,
             )

@@ -8,8 +8,8 @@ from trainway.preflight.aws import NotAnswered
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error, not_checked
-from trainway.spec.derived.buckets import ACCESS_LOGS, DATA, BucketIdentity, bucket_identity
 from trainway.spec.problems import KeyPath
+from trainway.spec.storage.buckets import ACCESS_LOGS, DATA, BucketIdentity, bucket_identity
 
 
 @check("s3:ListBucket", "s3:ListAllMyBuckets")

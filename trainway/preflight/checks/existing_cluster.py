@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.derived.addons import addons_in_cluster
-from trainway.spec.derived.personas import personas
+from trainway.spec.kubernetes.addons import addons_in_cluster
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.existing import SELF_MANAGED, ExistingCluster
+from trainway.spec.teams.personas import personas
 
 KEY: KeyPath = ("kubernetes", "existing")
 

@@ -12,11 +12,11 @@ from trainway.preflight.aws import READ_SECONDS, NotAnswered
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.derived.image_build import variant_of
-from trainway.spec.derived.image_reference import EcrRepository, ecr_repository_of
+from trainway.spec.image.image_build import variant_of
+from trainway.spec.image.image_reference import EcrRepository, ecr_repository_of
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
-from trainway.spec.rules.rule import path_of_image
+from trainway.spec.rule import path_of_image
 
 # A label of Trainway's own images, which images on their base have, too (container/Dockerfile).
 VARIANT_LABEL: Final = "trainway.variant"

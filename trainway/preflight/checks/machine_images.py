@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.derived.ami_releases import groups_with_releases, parameter
-from trainway.spec.derived.kubernetes_steps import deployed_version
+from trainway.spec.kubernetes.ami_releases import groups_with_releases, parameter
+from trainway.spec.kubernetes.kubernetes_steps import deployed_version
 
 # Of one call of ssm:GetParameters.
 AT_ONCE = 10

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.rules.rule import instance_types
+from trainway.spec.rule import instance_types
 
 
 @check("ec2:DescribeInstanceTypeOfferings")

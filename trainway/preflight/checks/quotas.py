@@ -10,7 +10,7 @@ from trainway.preflight.aws import NotAnswered
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error, not_checked, warning
-from trainway.spec.derived.quotas import QuotaNeed, quota_needs
+from trainway.spec.capacity.quotas import QuotaNeed, quota_needs
 
 DAY = timedelta(days=1)
 # The states of a request that AWS has not decided.

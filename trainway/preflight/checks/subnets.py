@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainway.preflight.check import Inquiry
 from trainway.preflight.checks.table import check
 from trainway.preflight.finding import AccountFinding, error
-from trainway.spec.derived.addressing import plan_addresses
+from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.problems import KeyPath
 
 

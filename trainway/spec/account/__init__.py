@@ -1,0 +1,1 @@
+"""The account: names, tags, ARNs, budgets, and secrets."""

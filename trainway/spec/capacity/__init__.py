@@ -1,0 +1,1 @@
+"""Capacity: node groups, their devices and types, reserved and scaled nodes, and quotas."""

@@ -1,0 +1,1 @@
+"""Cost: what AWS bills for a platform."""

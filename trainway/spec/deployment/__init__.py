@@ -1,0 +1,1 @@
+"""The deployment: what a deploy creates, how long it takes, and what no later deploy can change."""

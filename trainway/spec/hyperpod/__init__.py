@@ -1,0 +1,1 @@
+"""HyperPod: health checks, and what HyperPod supports."""

@@ -1,0 +1,43 @@
+"""What nobody verifies of a training image: on a base of yours, and on nodes with an old driver."""
+
+from __future__ import annotations
+
+from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.drivers import driver_facts
+from trainway.spec.facts.versions import versions_facts
+from trainway.spec.image.drivers import old_drivers
+from trainway.spec.image.image_build import keeps_base_packages, key_of_image, own_base, variant_of
+from trainway.spec.platform import Platform
+
+
+def unverified(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return a sentence for each thing that neither `check` nor the build verifies."""
+    return tuple(
+        sentence for name in platform.image_names for sentence in _of_image(platform.of_image(name), catalogue)
+    )
+
+
+def _of_image(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    old = old_drivers(platform, catalogue, versions_facts(), driver_facts())
+    return (
+        *_of_the_base(platform, catalogue),
+        *(
+            f"{each.group}: AMI {each.ami} has NVIDIA driver {each.driver}, and CUDA {each.cuda} requires "
+            f"{each.oldest_branch}. Containers use the compatibility libraries of the image."
+            for each in old
+        ),
+    )
+
+
+def _of_the_base(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    base, key = own_base(platform), key_of_image(platform)
+    if base is None or not keeps_base_packages(platform, catalogue):
+        return ()
+    name = base.partition("@")[0]
+    if variant_of(platform, catalogue) == "neuron":
+        return (f"{key}.base: the versions of the Neuron SDK and PyTorch in {name} are not checked against the nodes.",)
+    what = f"the versions of PyTorch, CUDA, NCCL, aws-ofi-nccl, and libfabric are those of {name}"
+    return (
+        f"{key}.base_packages: {what}. Nothing checks that they go together, or that the nodes' driver supports them.",
+        f"{key}.base_packages: `trainway verify` needs NCCL's tests, and the image has them only if the base does.",
+    )

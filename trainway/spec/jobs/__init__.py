@@ -1,0 +1,1 @@
+"""Jobs: what a job gets of the platform."""

@@ -1,0 +1,1 @@
+"""Kubernetes: add-ons, charts, pods of the cluster itself, and the versions of nodes."""

@@ -1,0 +1,1 @@
+"""The network: Regions, subnets, their addresses, and VPC endpoints."""

@@ -1,0 +1,1 @@
+"""Observability: what is collected, and the log groups of the platform."""

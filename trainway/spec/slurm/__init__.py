@@ -1,0 +1,1 @@
+"""Slurm: accounts, users, and nodes of a Slurm cluster."""

@@ -1,0 +1,1 @@
+"""Storage: buckets, and file systems with their clients and links."""

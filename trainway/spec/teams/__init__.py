@@ -1,0 +1,1 @@
+"""Teams: their data, directories, people, and guarantees."""
