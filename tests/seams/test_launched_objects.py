@@ -302,7 +302,7 @@ SEAMS = (
     ),
     Seam(
         "workspaces",
-        "trainway/launch/workspace/documents.py",
+        "trainway/extensions/workspace/documents.py",
         "schema of Kubernetes, unknown fields refused, with the references within a pod",
         planted_in(
             "several-teams",

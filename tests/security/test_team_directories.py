@@ -24,11 +24,11 @@ from tests.seams.kubernetes.rendered import deployed
 from tests.seams.resolved import ACCOUNT, deploy
 from tests.security.test_team_data import PLATFORM, ROLES, roles_of
 from tests.synthesis import templates_of
+from trainway.extensions.workspace import WorkspaceRequest, define, render_workspace
 from trainway.launch.kubernetes.options import KINDS, KubernetesOptions
 from trainway.launch.kubernetes.render import render_documents
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
-from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.manifests.namespace import namespaces
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER
 from trainway.spec.handoff import HandOff

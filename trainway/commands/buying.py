@@ -14,7 +14,7 @@ from trainway.commands.launching import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
-    from trainway.capacity.wanted import Wanted
+    from trainway.extensions.capacity.wanted import Wanted
 
 
 def capacity(
@@ -79,9 +79,9 @@ def capacity(
     as_json: Annotated[bool, typer.Option("--json", help="Print the offers as JSON.")] = False,
 ) -> None:
     """Show where the nodes of a group are available, when, and for how much, and buy them."""
-    from trainway.capacity.offers import find_offers
-    from trainway.capacity.show import as_document, as_text
-    from trainway.capacity.wanted import Wanted, group_named, kinds_for, utc
+    from trainway.extensions.capacity.offers import find_offers
+    from trainway.extensions.capacity.show import as_document, as_text
+    from trainway.extensions.capacity.wanted import Wanted, group_named, kinds_for, utc
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.facts.offerings import load_offerings
     from trainway.spec.loader import load_platform
@@ -124,9 +124,9 @@ def capacity(
 
 def _buy(wanted: Wanted, offering: str, name: str, *, yes: bool) -> str:
     """Buy an offering of the answer, and return the ID of what was bought."""
-    from trainway.capacity.buy import buy
-    from trainway.capacity.offers import find_offers
-    from trainway.capacity.show import confirmation
+    from trainway.extensions.capacity.buy import buy
+    from trainway.extensions.capacity.offers import find_offers
+    from trainway.extensions.capacity.show import confirmation
 
     offer = next((each for each in find_offers(wanted).offers if each.id == offering), None)
     if offer is None:
@@ -139,7 +139,7 @@ def _buy(wanted: Wanted, offering: str, name: str, *, yes: bool) -> str:
 
 
 def _extend(purchase: str, region: str, hours: int, *, yes: bool) -> None:
-    from trainway.capacity.buy import extend, extensions_of
+    from trainway.extensions.capacity.buy import extend, extensions_of
     from trainway.spec.sections.capacity import minute
 
     found = sorted(extensions_of(purchase, region, hours), key=lambda each: (each.usd is None, each.usd or 0))
@@ -156,8 +156,8 @@ def _extend(purchase: str, region: str, hours: int, *, yes: bool) -> None:
 
 def _use(file: Path, group: str, purchase: str, region: str, *, write: bool) -> None:
     """Print the section of a purchase, or write it into the platform file."""
-    from trainway.capacity.buy import read_purchase
-    from trainway.capacity.write import section_of, write_capacity
+    from trainway.extensions.capacity.buy import read_purchase
+    from trainway.extensions.capacity.write import section_of, write_capacity
     from trainway.spec.loader import load_platform
 
     found = read_purchase(purchase, region)

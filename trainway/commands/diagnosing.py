@@ -124,6 +124,8 @@ def verify(
             raise usage_error("--repair cannot be used with --run", why=why, fix="leave out --run to test the nodes")
         results = _of_run(run)
     else:
+        from trainway.extensions.find_slow.show_rates import as_shown
+        from trainway.extensions.find_slow.slow_search import rates_request, search_slow_nodes
         from trainway.launch.registry.platform_file import platform_file_named
         from trainway.launch.starting.prepare import Launch, prepare
         from trainway.launch.target.known import own_target
@@ -133,8 +135,6 @@ def verify(
         from trainway.verify import expected_versions, probe_point, probe_request, verify_nodes
         from trainway.verify.probe_job import rates_command
         from trainway.verify.repairs import require_hyperpod
-        from trainway.verify.show_rates import as_shown
-        from trainway.verify.slow_search import rates_request, search_slow_nodes
 
         file = platform_file_named(platform_file)
         platform, catalogue = load_platform(file), load_catalogue()

@@ -218,7 +218,7 @@ def launch(
 
 def _choose(points: list[Point], group: str | None, *, borrows: bool) -> tuple[Path, str]:
     """Return the platform file and the target of the connected platform that suits the jobs best, and say why."""
-    from trainway.launch.starting.wherever import choose
+    from trainway.extensions.wherever import choose
     from trainway.launch.target.known import own_target
     from trainway.spec.facts.catalogue import load_catalogue
 

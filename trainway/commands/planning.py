@@ -40,7 +40,7 @@ def plan(
 
     platform, catalogue = load_platform(file), load_catalogue()
     if cheaper:
-        from trainway.price import cheaper as changes
+        from trainway.extensions import cheaper as changes
 
         found = changes.candidates(platform, catalogue)
         items = [item for each in (platform, *(it.platform for it in found)) for item, _ in changes.items_of(each)]

@@ -80,12 +80,12 @@ def start(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted. Submit nothing.")] = False,
 ) -> None:
     """Start a workspace."""
+    from trainway.extensions.workspace import WorkspaceRequest, define, owner_of_credentials, render_workspace
+    from trainway.extensions.workspace import start as start_workspace
+    from trainway.extensions.workspace.session import NO_TOKEN
     from trainway.launch.kubernetes import as_yaml
     from trainway.launch.platform.hand_off import read_hand_off, read_image
     from trainway.launch.registry.platform_file import platform_file_named
-    from trainway.launch.workspace import WorkspaceRequest, define, owner_of_credentials, render_workspace
-    from trainway.launch.workspace import start as start_workspace
-    from trainway.launch.workspace.session import NO_TOKEN
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.handoff_names import DEFAULT_IMAGE
     from trainway.spec.loader import load_platform
@@ -125,7 +125,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show the state of a workspace, and why it waits."""
-    from trainway.launch.workspace import state
+    from trainway.extensions.workspace import state
 
     with working("asking the cluster for the workspace"):
         found = state(_handle(owner, team, platform_file))
@@ -143,7 +143,7 @@ def connect(
     platform_file: DeployedPlatformFile = DEFAULT_PLATFORM,
 ) -> None:
     """Print the URL of a workspace and forward a local port to it until Ctrl-C."""
-    from trainway.launch.workspace import connect as connection_to
+    from trainway.extensions.workspace import connect as connection_to
 
     with working("asking the cluster for the workspace"):
         connection = connection_to(_handle(owner, team, platform_file), port)
@@ -154,16 +154,16 @@ def connect(
 @app.command()
 def end(owner: Owner = None, team: TeamOption = None, platform_file: DeployedPlatformFile = DEFAULT_PLATFORM) -> None:
     """End a workspace. Its home directory stays."""
-    from trainway.launch.workspace import end as end_workspace
+    from trainway.extensions.workspace import end as end_workspace
 
     with working("ending the workspace"):
         end_workspace(_handle(owner, team, platform_file))
 
 
 def _handle(owner: str | None, team: str | None, platform_file: DeployedPlatformFile) -> Handle:
+    from trainway.extensions.workspace import find, owner_of_credentials
     from trainway.launch.platform.hand_off import read_hand_off
     from trainway.launch.registry.platform_file import platform_file_named
-    from trainway.launch.workspace import find, owner_of_credentials
     from trainway.spec.loader import load_platform
 
     hand_off = read_hand_off(load_platform(platform_file_named(platform_file)))

@@ -2,7 +2,7 @@
 
 Like the probe, the program is sent as text, torchrun starts it, and it imports nothing of this project. Rank 0 prints
 the results as lines of JSON, one for each round: a log cuts a line that is too long, and a job that hangs has told what
-it measured until then. trainway/verify/rates.py reads the lines, and slow_nodes.py judges them.
+it measured until then. trainway/extensions/find_slow/rates.py reads the lines, and slow_nodes.py judges them.
 
 Bandwidths between ranks are bus bandwidths, which are comparable for any number of ranks.
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md (read 2026-11-21)

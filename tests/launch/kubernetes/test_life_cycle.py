@@ -10,11 +10,11 @@ from tests.launch.kubernetes.platforms import OPERATORS, PLATFORMS, hand_off_of,
 from tests.launch.kubernetes.test_rendering import RENDERED, container_of, environment_of, templates
 from tests.manifests.platforms import CATALOGUE, named, platform_of
 from training.config import LifeCycle
+from trainway.extensions.workspace import WorkspaceRequest, define, render_workspace
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.slurm import render_script
-from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.spec.errors import UsageError
 from trainway.spec.kubernetes.node_share import share_of_node
 from trainway.spec.kubernetes.system_pods import room_on

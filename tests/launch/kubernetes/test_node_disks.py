@@ -21,12 +21,12 @@ from tests.launch.kubernetes.platforms import OPERATORS, ROOT, hand_off_of, pods
 from tests.manifests.platforms import CATALOGUE, platform_of
 from tests.moto_server import moto_server
 from tests.ports import free_port
+from trainway.extensions.workspace import WorkspaceRequest, define
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.kubernetes.watch import logs
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.runs.outputs import copy_outputs
 from trainway.launch.target.wanted_lines import WantedLines
-from trainway.launch.workspace import WorkspaceRequest, define
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff_names import NODE_PATH
 

@@ -24,12 +24,12 @@ from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
 from tests.seams.shapes import kubernetes_platforms
 from tests.synthesis import ROOT
+from trainway.extensions.workspace import WorkspaceRequest, define, render_workspace
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.kubernetes import KINDS, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import RunLifeCycle
 from trainway.launch.program.request import Request, run_name
-from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
 from trainway.manifests import cluster_manifests
 from trainway.manifests.export import export_manifests
 from trainway.manifests.training_runtime import image_fact

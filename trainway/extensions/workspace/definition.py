@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from trainway.extensions.workspace.devices import Devices, devices_of_workspace, is_divided
 from trainway.launch.kubernetes.options import Priority
-from trainway.launch.workspace.devices import Devices, devices_of_workspace, is_divided
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Instance

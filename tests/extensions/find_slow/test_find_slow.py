@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.find_slow.test_slow_host import SETTINGS
 from tests.launch.conftest import hand_off as hand_off
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.stand_in_api import Api
@@ -24,7 +25,10 @@ from tests.verify.test_repairs import EKS, SLURM, instance, run
 from tests.verify.test_repairs import aws as aws
 from tests.verify.test_repairs import deployed as deployed
 from tests.verify.test_repairs import emulator as emulator
-from tests.verify.test_slow_host import SETTINGS
+from trainway.extensions.find_slow import slow_search
+from trainway.extensions.find_slow.rates import rates_of_log
+from trainway.extensions.find_slow.show_rates import as_shown
+from trainway.extensions.find_slow.slow_search import SlowSearch, judge_rates, rates_request, search_slow_nodes
 from trainway.launch import kubernetes, slurm
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
@@ -32,12 +36,9 @@ from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
 from trainway.spec.handoff import HandOff
 from trainway.spec.loader import load_platform
-from trainway.verify import Expected, Status, probe_point, slow_search
+from trainway.verify import Expected, Status, probe_point
 from trainway.verify.probe_job import rates_command
-from trainway.verify.rates import rates_of_log
 from trainway.verify.rates_program import MARK
-from trainway.verify.show_rates import as_shown
-from trainway.verify.slow_search import SlowSearch, judge_rates, rates_request, search_slow_nodes
 
 NODES = ("ip-10-0-16-1", "ip-10-0-16-2", "ip-10-0-16-3")
 P5 = CATALOGUE["p5.48xlarge"]

@@ -19,7 +19,7 @@ from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.manifests.platforms import CATALOGUE
 from tests.ports import free_port
-from trainway.launch.workspace import WorkspaceRequest, define, render_workspace
+from trainway.extensions.workspace import WorkspaceRequest, define, render_workspace
 
 
 def container(home: Path) -> tuple[list[str], dict[str, str]]:

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.synthesis import ROOT
-from trainway.verify.rates import Rates, rates_of_log
-from trainway.verify.slow_nodes import Slow, Suspect, find_slow
+from trainway.extensions.find_slow.rates import Rates, rates_of_log
+from trainway.extensions.find_slow.slow_nodes import Slow, Suspect, find_slow
 
 MBIT, SHAPED_MBIT = 25, 8
 # Small sizes, so that the links and not the processors of this machine limit the rates.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from trainway.capacity.wanted import Wanted
+from trainway.extensions.capacity.wanted import Wanted
 from trainway.price.asked import ClientOf, asking
 from trainway.price.live import spot_prices
 from trainway.spec.facts.catalogue import CapacityKind

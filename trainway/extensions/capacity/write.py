@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainway.capacity.buy import Purchase
+from trainway.extensions.capacity.buy import Purchase
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import CapacityKind
 from trainway.spec.loader import load_platform

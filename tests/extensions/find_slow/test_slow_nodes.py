@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainway.verify.rates import Rate, Rates
+from trainway.extensions.find_slow.rates import Rate, Rates
+from trainway.extensions.find_slow.slow_nodes import SLOW_SHARE, Suspect, find_slow
 from trainway.verify.rates_program import rounds
-from trainway.verify.slow_nodes import SLOW_SHARE, Suspect, find_slow
 
 PAIR = "pair all-reduce"
 

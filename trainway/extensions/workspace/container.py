@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainway.extensions.workspace.definition import Workspace
 from trainway.launch.program.environment import cluster_roots, platform_environment
-from trainway.launch.workspace.definition import Workspace
 
 PORT = 8888
 TOKEN = "token"

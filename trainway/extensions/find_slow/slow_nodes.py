@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median, median_high
 
-from trainway.verify.rates import Rate, Rates, in_digits
+from trainway.extensions.find_slow.rates import Rate, Rates, in_digits
 
 SLOW_SHARE = 0.75
 """Share of the median of the others below which a rate is slow.
 
 No source states this limit. A job waits for its slowest node, so a rate below this share costs more than a quarter of
-the cluster. The rates of all-reduces over equal links differed by less than 5 % (tests/verify/test_slow_host.py).
+the cluster. The rates of all-reduces over equal links differed by less than 5 %, in
+tests/extensions/find_slow/test_slow_host.py.
 """
 
 

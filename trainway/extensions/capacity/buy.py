@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from trainway.capacity.offers import Offer, zone_ids
+from trainway.extensions.capacity.offers import Offer, zone_ids
 from trainway.price.asked import asking
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import CapacityKind

@@ -9,8 +9,8 @@ import pytest
 from tests.launch.kubernetes.platforms import PLATFORMS, hand_off_of, platform_named
 from tests.manifests.platforms import CATALOGUE, platform_of
 from tests.seams.kubernetes.reader import read
+from trainway.extensions.workspace import Workspace, WorkspaceRequest, define, render_workspace
 from trainway.launch.kubernetes import as_yaml
-from trainway.launch.workspace import Workspace, WorkspaceRequest, define, render_workspace
 from trainway.manifests.device_claims import claim_templates
 from trainway.manifests.namespace import namespaces
 from trainway.spec.errors import UsageError

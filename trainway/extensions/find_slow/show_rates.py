@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median, median_high
 from typing import Any
 
+from trainway.extensions.find_slow.rates import Rates, in_digits, unit_of
+from trainway.extensions.find_slow.slow_nodes import Suspect
+from trainway.extensions.find_slow.slow_search import SlowSearch
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
-from trainway.verify.rates import Rates, in_digits, unit_of
 from trainway.verify.show import as_document, as_table
-from trainway.verify.slow_nodes import Suspect
-from trainway.verify.slow_search import SlowSearch
 
 MOST_LINES = 16
 """Largest number of nodes for which the table has a line per node. Otherwise, only slow nodes have a line."""

@@ -14,9 +14,7 @@ import pytest
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.stand_in_api import Api, serving
 from tests.manifests.platforms import CATALOGUE
-from trainway.launch.kubernetes.context import eks_arn
-from trainway.launch.target.protocol import Phase
-from trainway.launch.workspace import (
+from trainway.extensions.workspace import (
     Workspace,
     WorkspaceRequest,
     connect,
@@ -27,6 +25,8 @@ from trainway.launch.workspace import (
     start,
     state,
 )
+from trainway.launch.kubernetes.context import eks_arn
+from trainway.launch.target.protocol import Phase
 from trainway.spec.errors import UsageError
 
 NAME = "workspace-ada"

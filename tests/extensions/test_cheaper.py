@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.people import with_people
 from tests.synthesis import ROOT
 from trainway.cli import app
-from trainway.price.cheaper import as_text, candidates, compare
+from trainway.extensions.cheaper import as_text, candidates, compare
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.prices import Item, Price, PriceBook, PriceSource, listed_price
 from trainway.spec.loader import load_platform

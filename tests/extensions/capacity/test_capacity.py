@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from emulator import Emulator
 from tests.people import with_people
-from trainway.capacity.write import with_key
 from trainway.cli import app
+from trainway.extensions.capacity.write import with_key
 from trainway.spec.errors import UsageError
 from trainway.spec.loader import load_platform
 from trainway.spec.problems import SpecError

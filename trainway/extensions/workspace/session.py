@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainway.extensions.workspace.container import PORT, TOKEN
+from trainway.extensions.workspace.definition import Workspace, name_of
+from trainway.extensions.workspace.documents import render_workspace
 from trainway.launch.kubernetes.context import find_context
 from trainway.launch.kubernetes.job_state import job_state
 from trainway.launch.kubernetes.kubectl import at, items, kubectl, kubectl_json
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.kubernetes.who_shares import RUN_LABEL, namespace_of_team
 from trainway.launch.target.protocol import OVER, Handle, Phase, State
-from trainway.launch.workspace.container import PORT, TOKEN
-from trainway.launch.workspace.definition import Workspace, name_of
-from trainway.launch.workspace.documents import render_workspace
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff

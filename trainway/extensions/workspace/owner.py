@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trainway.extensions.workspace.definition import check_orchestrator
 from trainway.launch.kubernetes.context import find_context
 from trainway.launch.kubernetes.kubectl import kubectl
 from trainway.launch.registry.owner import NAMES_NOBODY
-from trainway.launch.workspace.definition import check_orchestrator
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 

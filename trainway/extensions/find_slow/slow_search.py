@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from trainway.extensions.find_slow.rates import Rates, in_digits, rates_of_log, unit_of
+from trainway.extensions.find_slow.slow_nodes import Slow, Suspect, find_slow
 from trainway.launch.program.request import Request
 from trainway.launch.target.known import AnyTarget
 from trainway.launch.target.protocol import Phase
@@ -16,9 +18,7 @@ from trainway.verify.checks import all_reduce_is_fast
 from trainway.verify.facts import Expected, Facts
 from trainway.verify.nodes import run_to_its_end, why_it_failed
 from trainway.verify.probe_job import MOST_BYTES, rates_environment
-from trainway.verify.rates import Rates, in_digits, rates_of_log, unit_of
 from trainway.verify.results import Result, Status, exit_status
-from trainway.verify.slow_nodes import Slow, Suspect, find_slow
 
 FOUND_SLOW = 4
 """Exit status if a slow node or link was found."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from trainway.capacity.offers import Offer, Offers
-from trainway.capacity.wanted import Wanted
+from trainway.extensions.capacity.offers import Offer, Offers
+from trainway.extensions.capacity.wanted import Wanted
 from trainway.spec.sections.capacity import minute
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainway.extensions.find_slow.rates import Rate, rates_of_log
 from trainway.verify.probe_job import rates_command
-from trainway.verify.rates import Rate, rates_of_log
 from trainway.verify.rates_program import MARK, rounds, splits
 
 PAIR = "pair all-reduce"

@@ -1,0 +1,1 @@
+"""Find a slow node: measure pairs of nodes, and compare them with each other."""
