@@ -1,9 +1,10 @@
-"""`python -m tests.rooms` redraws the picture of docs/design.md: the folders, and which of them imports which."""
+"""`python -m tests.rooms` redraws the pictures of docs/design.md: the folders, and which of them imports which."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import cache
 
 from tests.synthesis import ROOT
 
@@ -23,12 +24,30 @@ LEAVES = ("emulator.errors", "trainway", "training.errors")
 Arrow = tuple[str, str]
 
 
-def draw() -> str:
-    """Return a Mermaid flowchart: a box per folder, an arrow from each folder to those that it imports directly.
+# Boxes of the picture of all packages that are no whole package: what is before the rest of it, and what is below.
+IN_THE_OVERVIEW = ("trainway (commands)", "training.config")
 
-    An arrow that follows from others is left out, so that every path in the picture is a path of imports.
+
+def draw() -> str:
+    """Return Mermaid flowcharts: one of the packages, and one of the folders of each package.
+
+    A box is a folder, and an arrow leads from a folder to one that it imports directly. An arrow that follows from
+    others is left out, so that every path in a picture is a path of imports.
     """
-    arrows = arrows_between_rooms()
+    return "\n".join(
+        [
+            *("The packages:", "", chart(overview())),
+            *(
+                f"The folders of `{each}`:\n\n{chart(arrows_within(each))}"
+                for each in TOPS
+                if len(arrows_within(each)) > 1
+            ),
+        ]
+    )
+
+
+def chart(arrows: set[Arrow]) -> str:
+    """Return a Mermaid flowchart of arrows, without those that follow from others."""
     shown = sorted(each for each in arrows if not _follows(each, arrows))
     names = sorted({room for arrow in arrows for room in arrow})
     boxes = [f'  {_identifier(name)}["{name}"]' for name in names]
@@ -36,7 +55,23 @@ def draw() -> str:
     return "\n".join(["```mermaid", "flowchart TD", *boxes, *lines, "```", ""])
 
 
-def arrows_between_rooms() -> set[Arrow]:
+def overview() -> set[Arrow]:
+    """Return every pair of packages of which the first imports the second."""
+    pairs = {(_package(source), _package(target)) for source, target in arrows_between_rooms()}
+    return {(source, target) for source, target in pairs if source != target}
+
+
+def arrows_within(package: str) -> set[Arrow]:
+    """Return every pair of folders of a package of which the first imports the second."""
+    return {each for each in arrows_between_rooms() if {room.split(".")[0].split(" ")[0] for room in each} == {package}}
+
+
+def _package(room: str) -> str:
+    return room if room in IN_THE_OVERVIEW else room.split(".")[0].split(" ")[0]
+
+
+@cache
+def arrows_between_rooms() -> frozenset[Arrow]:
     """Return every pair of folders of which the first imports the second."""
     import grimp
 
@@ -47,7 +82,7 @@ def arrows_between_rooms() -> set[Arrow]:
             source, target = room_of(module, graph.modules), room_of(imported, graph.modules)
             if source != target:
                 found.add((source, target))
-    return found
+    return frozenset(found)
 
 
 def room_of(module: str, modules: Iterable[str]) -> str:

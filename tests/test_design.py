@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests import picture
-from tests.rooms import BETWEEN, PAGE, arrows_between_rooms, draw, on_a_cycle
+from tests.rooms import BETWEEN, PAGE, TOPS, arrows_between_rooms, arrows_within, draw, on_a_cycle, overview
+
+MOST_BOXES = 20
 
 
 def test_the_picture_is_that_of_the_imports() -> None:
     found = BETWEEN.search(PAGE.read_text(encoding="utf-8"))
     assert found, "the page has lost its markers"
     assert found[0] == draw(), "run `python -m tests.rooms`"
+
+
+def test_no_picture_has_more_boxes_than_a_reader_can_follow() -> None:
+    pictures = {"overview": overview(), **{package: arrows_within(package) for package in TOPS}}
+    boxes = {name: len({room for arrow in arrows for room in arrow}) for name, arrows in pictures.items()}
+    assert max(boxes.values()) <= MOST_BOXES, boxes
+    assert on_a_cycle(overview()) == set()
 
 
 def test_the_picture_of_what_is_deployed_is_that_of_the_stacks() -> None:

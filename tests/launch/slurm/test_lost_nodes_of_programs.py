@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""), pyt
 OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.GONE)
 ENOUGH_SECONDS = 300.0
 STEPS = 60
-# It counts steps, and ends with an error if another rank is silent for five seconds between two steps. A rank that starts
-# later than the others on a busy machine is no error. Each rank writes the node that it runs on.
+# It counts steps, and ends with an error if another rank is silent for five seconds between two steps. A rank that
+# starts later than the others on a busy machine is no error. Each rank writes the node that it runs on.
 PROGRAM = """\
 import datetime, os, pathlib, time
 import torch
