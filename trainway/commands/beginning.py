@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM
+from trainway.commands.platform_file import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
 
 

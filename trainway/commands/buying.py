@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM
+from trainway.commands.platform_file import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from trainway.commands.images import images_that_are_gone
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument
+from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument
 from trainway.commands.printing import show
 from trainway.commands.progress import working
 from trainway.spec.errors import usage_error

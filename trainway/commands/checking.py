@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument
+from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument
 
 if TYPE_CHECKING:
     from trainway.spec.platform import Platform

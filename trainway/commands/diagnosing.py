@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, DeployedPlatformFile
+from trainway.commands.platform_file import DEFAULT_PLATFORM, DeployedPlatformFile
 from trainway.commands.printing import show
 from trainway.commands.progress import working
 from trainway.commands.repairing import repair_nodes

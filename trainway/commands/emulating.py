@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformFile
 from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 

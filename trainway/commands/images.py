@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
+from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
 from trainway.commands.progress import working
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_stack_name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands.platform_file import DEFAULT_PLATFORM, DeployedPlatformFile
 from trainway.commands.printing import show
 from trainway.commands.progress import working
 from trainway.commands.target_flags import ON_PLATFORM
@@ -18,18 +19,7 @@ if TYPE_CHECKING:
     from trainway.launch.job_file.command_flags import CommandFlags
     from trainway.launch.job_file.sweep import Point
 
-DEFAULT_PLATFORM = Path("platform.yaml")
 _OF_JOB_FILES = (".yaml", ".yml", ".json")
-PlatformArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A platform file.")]
-PlatformFile = Annotated[Path, typer.Option("--platform", help="Path of the platform file.")]
-DeployedPlatformFile = Annotated[
-    Path,
-    typer.Option(
-        "--platform",
-        help="Path of the platform file, or name of a platform of `trainway connect`. If the default file does not "
-        "exist, the command uses the only platform of `trainway connect`.",
-    ),
-]
 
 # Options that a target without a platform does not support.
 _OF_PLATFORMS = ("code", "group", "image")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM
+from trainway.commands.platform_file import DEFAULT_PLATFORM
 from trainway.commands.printing import show
 from trainway.spec.errors import usage_error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trainway.commands.launching import DEFAULT_PLATFORM, DeployedPlatformFile
+from trainway.commands.platform_file import DEFAULT_PLATFORM, DeployedPlatformFile
 from trainway.commands.progress import working
 
 if TYPE_CHECKING:
