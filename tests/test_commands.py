@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -13,8 +14,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import pytest
 import typer
@@ -27,6 +29,7 @@ from trainway import start
 from trainway.cli import app
 from trainway.commands import changing, printing, progress, watching
 from trainway.commands.examples import EXAMPLES
+from trainway.commands.options import takes_options
 from trainway.commands.printing import fitted, show
 from trainway.parts.endings import ToldToEnd
 from trainway.spec.errors import UsageError, usage_error
@@ -79,6 +82,48 @@ def test_a_command_that_prints_data_prints_it_as_json() -> None:
         parameters = command.get_params(typer.Context(command, info_name=name))
         has = any("--json" in parameter.opts for parameter in parameters)
         assert has != (name in NO_DATA | DOCUMENT), name
+
+
+@dataclass(frozen=True)
+class Price:
+    currency: Annotated[str, typer.Option(metavar="CODE")] = "USD"
+    most: Annotated[int | None, typer.Option(min=1)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purchase:
+    count: Annotated[int, typer.Option("--number")]
+    price: Price = Price()
+    is_sure: Annotated[bool, typer.Option("--yes")] = False
+
+
+def purchase_app(made: list[Any]) -> typer.Typer:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    @takes_options
+    def buy(name: Annotated[str, typer.Argument()] = "p5", *, options: Purchase) -> None:
+        """Buy nodes."""
+        made.append((name, options))
+
+    return app
+
+
+def test_a_command_takes_its_options_as_a_dataclass() -> None:
+    made: list[Any] = []
+    app = purchase_app(made)
+    for words in (["--number", "2"], ["g6", "--number", "3", "--currency", "EUR", "--most", "9", "--yes"]):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    assert made == [("p5", Purchase(count=2)), ("g6", Purchase(count=3, price=Price("EUR", 9), is_sure=True))]
+    refused = CliRunner().invoke(app, ["--number", "2", "--most", "0"])
+    assert refused.exit_code == 2 and "--most" in refused.output and len(made) == 2
+
+
+def test_the_help_has_the_options_in_the_order_of_the_fields() -> None:
+    command = typer.main.get_command(purchase_app([]))
+    names = [name for each in command.params for name in each.opts]
+    assert names == ["name", "--number", "--currency", "--most", "--yes"]
+    assert inspect.getdoc(command.callback) == "Buy nodes."
 
 
 @pytest.mark.parametrize("columns", [40, pytest.param(80, marks=pytest.mark.exhaustive)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from trainway.commands.options import with_parameters
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ def _made_by_typer(parameters: list[inspect.Parameter]) -> list[Any]:
     def function(**_: Any) -> None:
         """Give the function these parameters, from which typer makes flags."""
 
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False)
-    app.command()(function)
+    app.command()(with_parameters(function, parameters))
     return [each for each in typer.main.get_command(app).params if each.name != "help"]

@@ -8,11 +8,13 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands.options import takes_options
 from trainway.commands.printing import show
 from trainway.commands.progress import working
 
@@ -105,31 +107,36 @@ def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
         show("nothing was launched from this directory; `trainway status --all` shows the runs of your platforms")
 
 
-def logs(
-    name: RunName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False,
+@dataclass(frozen=True)
+class LogsOptions:
+    """Options of `trainway logs`: which lines it prints, and how."""
+
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the run ends.")] = False
     node: Annotated[
         str | None, typer.Option(metavar="NODE", help="Only lines of this node, as the first word of a line names it.")
-    ] = None,
+    ] = None
     rank: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Only lines of this rank of its node, the second word of a line."),
-    ] = None,
+    ] = None
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only lines of this start of the program. The first is 1.")
-    ] = None,
+    ] = None
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Only lines that are at most this old, as in 10m or 2h."),
-    ] = None,
+    ] = None
     tail: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Only the last N lines of each process, and later ones."),
-    ] = None,
+    ] = None
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each line as a JSON object with its node, its rank, and its text.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+@takes_options
+def logs(name: RunName, *, options: LogsOptions) -> None:
     """Print the logs of all ranks of a run, each line with its node and its rank there."""
     from trainway.explain.log_lines import parts_of_line
     from trainway.launch.registry.find import find_run
@@ -137,11 +144,12 @@ def logs(
     from trainway.launch.target.known import target_named
     from trainway.launch.target.wanted_lines import WantedLines
 
-    wanted = WantedLines(node, rank, attempt, None if since is None else _seconds(since), tail)
+    since = None if options.since is None else _seconds(options.since)
+    wanted = WantedLines(options.node, options.rank, options.attempt, since, options.tail)
     record = read_launch(find_run(name))
     try:
-        for line in target_named(record["target"]).logs(record["handle"], follow=follow, wanted=wanted):
-            print(json.dumps(parts_of_line(line)) if as_json else line, flush=follow)
+        for line in target_named(record["target"]).logs(record["handle"], follow=options.follow, wanted=wanted):
+            print(json.dumps(parts_of_line(line)) if options.as_json else line, flush=options.follow)
     except KeyboardInterrupt:
         # Ctrl-C ends the command, and not the run.
         raise typer.Exit from None
