@@ -1,4 +1,7 @@
-"""Text for people in the width of their terminal. What a program reads through a pipe is left as it is."""
+"""Text for people in the width of their terminal, and `--json`, which prints data for programs.
+
+What a program reads through a pipe is left as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ import re
 import shutil
 import sys
 import textwrap
-from typing import TextIO
+from typing import Annotated, TextIO
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 _COLUMN = re.compile(r" {2,}(?=\S)")
 _COMMAND = re.compile(r"`[^`]*`")
