@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainway.commands.options import takes_options
 from trainway.commands.platform_file import DEFAULT_PLATFORM
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
     from trainway.extensions.capacity.wanted import Wanted
+    from trainway.spec.platform import Platform
+    from trainway.spec.sections.node_group import NodeGroup
 
 
-def capacity(
-    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM,
+@dataclass(frozen=True)
+class CapacityOptions:
+    """Options of `trainway capacity`: the nodes to look for, and what to buy or to use."""
+
     group: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Node group that needs nodes. Default: the only one with accelerators."),
-    ] = None,
+    ] = None
     count: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of nodes. Default: the group's count.")
-    ] = None,
+    ] = None
     hours: Annotated[
         int, typer.Option(min=1, metavar="H", help="Hours of a Capacity Block or a training plan, in whole days.")
-    ] = 168,
+    ] = 168
     start: Annotated[
         datetime | None,
         typer.Option(
@@ -37,7 +43,7 @@ def capacity(
             metavar="TIME",
             help="Earliest start in UTC, for example 2026-12-01. Default: now.",
         ),
-    ] = None,
+    ] = None
     end: Annotated[
         datetime | None,
         typer.Option(
@@ -46,80 +52,98 @@ def capacity(
             metavar="TIME",
             help="Latest end in UTC. Default: as late as AWS offers.",
         ),
-    ] = None,
+    ] = None
     region: Annotated[
         list[str] | None,
         typer.Option(metavar="REGION", help="Region to look in. Repeat it for more. Default: the platform's."),
-    ] = None,
+    ] = None
     everywhere: Annotated[
         bool, typer.Option("--everywhere", help="Look in every Region in which EC2 has the instance type.")
-    ] = False,
+    ] = False
     buy: Annotated[
         str | None,
         typer.Option(
             metavar="OFFERING", help="Buy an offering of the list, after a confirmation. It cannot be cancelled."
         ),
-    ] = None,
+    ] = None
     extend: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
             help="Buy --hours more for a Capacity Block (cr-…) or a training plan (its ARN), after a confirmation.",
         ),
-    ] = None,
+    ] = None
     use: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Show the section `capacity` for a block or plan that the account has."),
-    ] = None,
+    ] = None
     write: Annotated[
         bool,
         typer.Option("--write", help="With --buy or --use: write the section into the platform file. Comments stay."),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Buy without asking.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the offers as JSON.")] = False,
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Buy without asking.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the offers as JSON.")] = False
+
+
+@takes_options
+def capacity(
+    file: Annotated[Path, typer.Argument(help="A platform file.")] = DEFAULT_PLATFORM, *, options: CapacityOptions
 ) -> None:
     """Show where the nodes of a group are available, when, and for how much, and buy them."""
     from trainway.extensions.capacity.offers import find_offers
     from trainway.extensions.capacity.show import as_document, as_text
-    from trainway.extensions.capacity.wanted import Wanted, group_named, kinds_for, utc
+    from trainway.extensions.capacity.wanted import group_named
     from trainway.spec.facts.catalogue import load_catalogue
-    from trainway.spec.facts.offerings import load_offerings
     from trainway.spec.loader import load_platform
 
-    if sum(each is not None for each in (buy, extend, use)) > 1:
+    _check(options)
+    platform = load_platform(file)
+    group = group_named(platform, options.group, load_catalogue())
+    if options.use is not None:
+        _use(file, group.name, options.use, platform.region, write=options.write)
+        return
+    if options.extend is not None:
+        _extend(options.extend, platform.region, options.hours, yes=options.yes)
+        return
+    wanted = _wanted(platform, group, options)
+    if options.buy is None:
+        found = find_offers(wanted)
+        print(json.dumps(as_document(wanted, found), indent=2) if options.as_json else as_text(wanted, found))
+        return
+    bought = _buy(wanted, options.buy, f"{platform.name}-{group.name}", yes=options.yes)
+    _use(file, group.name, bought, platform.region, write=options.write)
+
+
+def _check(options: CapacityOptions) -> None:
+    """Raise UsageError for options that do not go together."""
+    if sum(each is not None for each in (options.buy, options.extend, options.use)) > 1:
         raise usage_error(
             "--buy, --extend, and --use cannot be combined",
             why="each chooses something else to pay for",
             fix="use one of them",
         )
-    if write and not (buy or use):
+    if options.write and not (options.buy or options.use):
         raise usage_error("--write", why="nothing is chosen", fix="add --buy OFFERING, or --use ID of what you have")
-    platform, catalogue = load_platform(file), load_catalogue()
-    chosen = group_named(platform, group, catalogue)
-    if use is not None:
-        _use(file, chosen.name, use, platform.region, write=write)
-        return
-    if extend is not None:
-        _extend(extend, platform.region, hours, yes=yes)
-        return
-    instance = catalogue[chosen.instance_type]
-    regions = tuple(load_offerings().regions_with(instance.name)) if everywhere else tuple(region or [platform.region])
-    wanted = Wanted(
+
+
+def _wanted(platform: Platform, group: NodeGroup, options: CapacityOptions) -> Wanted:
+    """Return the capacity to look for: what the options say, or else what the node group has."""
+    from trainway.extensions.capacity.wanted import Wanted, kinds_for, utc
+    from trainway.spec.facts.catalogue import load_catalogue
+    from trainway.spec.facts.offerings import load_offerings
+
+    instance = load_catalogue()[group.instance_type]
+    named = options.region or [platform.region]
+    return Wanted(
         instance,
-        count or chosen.count or chosen.largest,
-        hours,
+        options.count or group.count or group.largest,
+        options.hours,
         kinds_for(platform, instance),
-        regions,
-        utc(start) if start else None,
-        utc(end) if end else None,
+        tuple(load_offerings().regions_with(instance.name) if options.everywhere else named),
+        utc(options.start) if options.start else None,
+        utc(options.end) if options.end else None,
         platform.orchestrator.is_hyperpod,
     )
-    found = find_offers(wanted)
-    if buy is None:
-        print(json.dumps(as_document(wanted, found), indent=2) if as_json else as_text(wanted, found))
-        return
-    bought = _buy(wanted, buy, f"{platform.name}-{chosen.name}", yes=yes)
-    _use(file, chosen.name, bought, platform.region, write=write)
 
 
 def _buy(wanted: Wanted, offering: str, name: str, *, yes: bool) -> str:
