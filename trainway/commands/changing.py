@@ -12,7 +12,7 @@ import typer
 
 from trainway.commands.images import images_that_are_gone
 from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument
-from trainway.commands.printing import show
+from trainway.commands.printing import AsJson, show
 from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 
@@ -164,7 +164,7 @@ def diff(
             "option for each name. Default: refuse whatever has data or running nodes.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
     assembly: Annotated[
         Path | None,
         typer.Option(

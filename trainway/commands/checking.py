@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument
+from trainway.commands.printing import AsJson
 
 if TYPE_CHECKING:
     from trainway.spec.platform import Platform
@@ -18,7 +19,6 @@ Skip = Annotated[
         metavar="CHECK", help="Leave out a check, by its name in docs/preflight.md. Repeat it for further ones."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Exit with 1 also for warnings and for what could not be checked.")
 ]

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformFile
+from trainway.commands.printing import AsJson
 from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 
@@ -91,7 +92,7 @@ def stop() -> None:
 
 
 @app.command()
-def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
+def status(as_json: AsJson = False) -> None:
     """Show whether an emulator runs on this machine, and how many resources it holds. If none does, exit with 1."""
     import emulator
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument, PlatformFile
+from trainway.commands.printing import AsJson
 from trainway.commands.progress import working
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_stack_name
@@ -34,7 +35,6 @@ ImageName = Annotated[
         help="Name of the image in the section `images`. Default: the image that the section `image` describes.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.command()

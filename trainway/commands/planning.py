@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trainway.commands.platform_file import DEFAULT_PLATFORM
-from trainway.commands.printing import show
+from trainway.commands.printing import AsJson, show
 
 
 def plan(
@@ -30,7 +30,7 @@ def plan(
             "instance type, or Region.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a platform will have and cost: subnets and their IP addresses, nodes, quotas, and prices."""
     from trainway.plan import plan_document, plan_text
