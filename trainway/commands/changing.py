@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,11 @@ from trainway.commands.platform_file import DEFAULT_PLATFORM, PlatformArgument
 from trainway.commands.printing import AsJson, show
 from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
+
+if TYPE_CHECKING:
+    from trainway.spec.kubernetes.kubernetes_steps import UpgradePlan
+    from trainway.spec.lock import Lock
+    from trainway.spec.platform import Platform
 
 # The exit status of `trainway diff` where a deploy would lose nodes or data that nobody named.
 REFUSED = 3
@@ -114,35 +120,47 @@ def upgrade(
     from trainway.kubernetes_upgrade import published, upgrade_json, upgrade_text
     from trainway.spec.facts.catalogue import load_catalogue
     from trainway.spec.kubernetes.kubernetes_steps import pinned, upgrade_plan
-    from trainway.spec.kubernetes.node_tags import node_tags, with_tags_of_the_file
+    from trainway.spec.kubernetes.node_tags import with_tags_of_the_file
     from trainway.spec.loader import load_platform
     from trainway.spec.lock import lock_file, lock_text
 
     platform, catalogue = load_platform(file), load_catalogue()
-    what = f"{file} cannot be upgraded"
     if not platform.orchestrator.is_kubernetes:
         why = f"{platform.orchestrator.value} has no Kubernetes"
-        raise usage_error(what, why=why, fix="change the image of HyperPod's nodes by `hyperpod.patching`")
+        fix = "change the image of HyperPod's nodes by `hyperpod.patching`"
+        raise usage_error(f"{file} cannot be upgraded", why=why, fix=fix)
     plan = upgrade_plan(platform, catalogue, published(platform, catalogue), datetime.now(UTC))
     if check_only:
         print(json.dumps(upgrade_json(plan), indent=2) if as_json else upgrade_text(plan))
         return
-    names = [pin.name for pin in plan.nodes]
-    if unknown := [name for name in group or [] if name not in names]:
-        why = f"the platform has no node group {unknown[0]} with an AMI of EKS's own"
-        raise usage_error(what, why=why, fix=f"its groups are {', '.join(names)}")
-    held = {pin.name: pin.held for pin in plan.nodes if pin.held}
-    if refused := [name for name in group or [] if name in held]:
-        raise usage_error(what, why=f"{refused[0]}: {held[refused[0]]}", fix="upgrade it after the block")
-    chosen = frozenset(group or ([] if addons else names))
+    _check_groups(file, plan, group or [])
+    chosen = frozenset(group or ([] if addons else (pin.name for pin in plan.nodes)))
     after = pinned(platform.lock, plan, groups=chosen, addons=addons or not group)
-    after = with_tags_of_the_file(platform, after, chosen - held.keys())
-    for name in sorted(chosen & held.keys()):
-        print(f"{name} keeps its release: {held[name]}")
+    after = with_tags_of_the_file(platform, after, chosen - plan.held.keys())
+    for name in sorted(chosen & plan.held.keys()):
+        print(f"{name} keeps its release: {plan.held[name]}")
     if after == platform.lock:
         print(f"{lock_file(file)}: nothing changes.")
         return
     lock_file(file).write_text(lock_text(after), encoding="utf-8")
+    _print_changes(file, platform, after)
+    print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
+
+
+def _check_groups(file: Path, plan: UpgradePlan, groups: Sequence[str]) -> None:
+    """Raise UsageError for a node group whose AMI release cannot change: an unknown one, or one in a running block."""
+    what, names = f"{file} cannot be upgraded", [pin.name for pin in plan.nodes]
+    if unknown := [name for name in groups if name not in names]:
+        why = f"the platform has no node group {unknown[0]} with an AMI of EKS's own"
+        raise usage_error(what, why=why, fix=f"its groups are {', '.join(names)}")
+    if refused := [name for name in groups if name in plan.held]:
+        raise usage_error(what, why=f"{refused[0]}: {plan.held[refused[0]]}", fix="upgrade it after the block")
+
+
+def _print_changes(file: Path, platform: Platform, after: Lock) -> None:
+    """Print the versions, releases, and tags that differ between the platform's lock and the one after it."""
+    from trainway.spec.kubernetes.node_tags import node_tags
+
     for before, now in (
         (platform.lock.addon_versions, after.addon_versions),
         (platform.lock.ami_releases, after.ami_releases),
@@ -151,7 +169,6 @@ def upgrade(
             print(f"{name}: {before.get(name, 'not pinned')} → {now[name]}")
     for name in sorted(name for name, tags in after.node_tags.items() if tags != node_tags(platform, name)):
         print(f"{name}: its nodes get the tags of {file}")
-    print(f"{lock_file(file)}: written. Commit it, and deploy. The deploy replaces the nodes of each group named here.")
 
 
 def diff(

@@ -73,6 +73,11 @@ class UpgradePlan:
     addons: tuple[Pin, ...]
     steps: tuple[UpgradeStep, ...] = ()
 
+    @property
+    def held(self) -> dict[str, str]:
+        """Why node groups keep their AMI release, by the name of the group."""
+        return {pin.name: pin.held for pin in self.nodes if pin.held}
+
 
 def deployed_version(platform: Platform) -> str:
     """Return the control plane's minor version: that of the last deploy, or of the file before the first deploy.
