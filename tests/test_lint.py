@@ -11,6 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("container", "emulator", "lifecycle_scripts", "stacks", "training", "trainway")
+MOST_LINES, MOST_PARAMETERS = 60, 7
+CONSTRUCT = "the CDK dictates the scope and the id of a construct, and each of its settings is a keyword"
+# Functions that may have more parameters, with the reason. None may have more lines.
+MANY_PARAMETERS = {
+    "stacks/constructs/delivery/build_stage.py: BuildStage.__init__": CONSTRUCT,
+    "stacks/constructs/delivery/pipeline.py: Delivery.__init__": CONSTRUCT,
+    "stacks/constructs/eks/capacity_schedules.py: _schedule": CONSTRUCT,
+    "stacks/constructs/eks/launch_template.py: training_launch_template": CONSTRUCT,
+    "stacks/constructs/monitoring/scan_alarm.py: ScanAlarm.__init__": CONSTRUCT,
+    "stacks/constructs/storage/lustre.py: LustreFileSystem.__init__": CONSTRUCT,
+    "stacks/observability.py: ObservabilityStack.__init__": CONSTRUCT,
+    "training/model/blockwise_attention.py: _attention_backward": "torch derives the schema of a custom operator from "
+    "the parameters, which can be tensors and numbers but no dataclass",
+}
 
 
 # `make lint` runs the same checks.
@@ -41,3 +56,41 @@ def _of_cdk(file: Path) -> Iterator[str]:
             submodules = [each.name for each in node.names if each.name.startswith(("aws_", "cx_api"))]
             yield from (f"{node.module}.{name}" for name in submodules)
             yield str(node.module)
+
+
+# Rules of ruff cannot hold this: PLR0915 counts statements, and PLR0913 ignores parameters that begin with `_`.
+def test_functions_are_short_and_have_few_parameters() -> None:
+    files = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
+    read = {file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    found = [(f"{file}: {name}", lines, count) for file, module in read.items() for name, lines, count in sizes(module)]
+    assert {name for name, lines, _ in found if lines > MOST_LINES} == set()
+    # An exception that no function needs any more leaves the list.
+    assert {name for name, _, count in found if count > MOST_PARAMETERS} == set(MANY_PARAMETERS)
+
+
+def sizes(node: ast.AST, above: str = "") -> Iterator[tuple[str, int, int]]:
+    """Yield each function below a node: its name after those around it, its number of lines, and of parameters."""
+    for child in ast.iter_child_nodes(node):
+        name = above
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            name = f"{above}.{child.name}".lstrip(".")
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            own = [*child.args.posonlyargs, *child.args.args]
+            is_bound = bool(own) and own[0].arg in ("self", "cls")
+            lines = (child.end_lineno or child.lineno) - child.lineno + 1
+            yield name, lines, len(own) - is_bound + len(child.args.kwonlyargs)
+        yield from sizes(child, name)
+
+
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        ("def f():\n" + "    pass\n" * 59, ("f", 60, 0)),
+        ("def f():\n    return [\n" + "        1,\n" * 60 + "    ]\n", ("f", 63, 0)),
+        ("if True:\n    async def f(a, /, b, *c, d, _e=1, **g): ...", ("f", 1, 4)),
+        ("class A:\n    def f(self, a):\n        pass", ("A.f", 2, 1)),
+        ("class A:\n    @classmethod\n    def f(cls, *, a, b): ...", ("A.f", 1, 2)),
+    ],
+)
+def test_the_size_of_a_function_is_found(planted: str, expected: tuple[str, int, int]) -> None:
+    assert list(sizes(ast.parse(planted))) == [expected]
