@@ -24,7 +24,13 @@ from trainway.spec.loader import load_platform
 from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
 
-CASES: dict[str, Any] = read_yaml(Path(__file__).with_name("alarm_cases.yaml"))
+# A file for each alarm of Prometheus, with series at which it fires, and those of a twin at which it stays silent.
+# Values are those of promtool: one a minute, `60x90` is 60 for 91 minutes, and `0+60x90` grows by 60. Zeros are
+# `0+0x90`, because promtool takes `0x90` for a hexadecimal number. `at` is the minute that is looked at. Default: 60.
+# https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/ (read 2026-11-25)
+CASES: dict[str, Any] = read_yaml(Path(__file__).with_name("alarm_cases.yaml")) | {
+    file.stem: read_yaml(file) for file in sorted(Path(__file__).with_name("alarm_cases").glob("*.yaml"))
+}
 # With all that each orchestrator can collect.
 PLATFORMS = {"eks": "eks-p5", "hyperpod-eks": "hyperpod-eks-p5", "hyperpod-slurm": "hyperpod-slurm-p5en"}
 
