@@ -28,7 +28,7 @@ from trainway.spec.platform import Platform
 # Values are those of promtool: one a minute, `60x90` is 60 for 91 minutes, and `0+60x90` grows by 60. Zeros are
 # `0+0x90`, because promtool takes `0x90` for a hexadecimal number. `at` is the minute that is looked at. Default: 60.
 # https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/ (read 2026-11-25)
-CASES: dict[str, Any] = read_yaml(Path(__file__).with_name("alarm_cases.yaml")) | {
+CASES: dict[str, Any] = {
     file.stem: read_yaml(file) for file in sorted(Path(__file__).with_name("alarm_cases").glob("*.yaml"))
 }
 # With all that each orchestrator can collect.
