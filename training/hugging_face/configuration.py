@@ -1,9 +1,4 @@
-"""Convert a model's shape to a `config.json`, and back.
-
-Four model families of transformers compute what `training/model/decoder.py` does: Llama; Mistral, which is Llama with a
-sliding window; Mixtral, which has experts; and ERNIE 4.5's mixture, whose router has a correction bias as ours.
-https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
-"""
+"""Convert a model's shape to a `config.json`, and back."""
 
 import json
 from dataclasses import asdict, fields
@@ -14,14 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from training.config.presets import PRESETS, RotaryScaling, Shape
 from training.errors import UserError
-
-ModelFamily = Literal["llama", "mistral", "mixtral", "ernie4_5_moe"]
-ARCHITECTURES: dict[ModelFamily, str] = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
-}
+from training.hugging_face.families import FAMILIES, ModelFamily
 
 
 class _Rotary(BaseModel):
@@ -75,7 +63,7 @@ def write_config(
 ) -> dict[str, Any]:
     """Return the content of a `config.json`. `dtype` is PyTorch's name of the weights' type."""
     config: dict[str, Any] = {
-        "architectures": [ARCHITECTURES[family]],
+        "architectures": [FAMILIES[family].architecture],
         "model_type": family,
         "vocab_size": vocabulary,
         "hidden_size": shape.hidden,
@@ -105,22 +93,7 @@ def write_config(
             "high_freq_factor": shape.rope_scaling.high_turns,
             "original_max_position_embeddings": shape.rope_scaling.original_length,
         }
-    if family in ("mistral", "mixtral"):
-        config["sliding_window"] = shape.sliding_window
-    if family == "mixtral":
-        config |= {"num_local_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token}
-    elif family == "ernie4_5_moe":
-        config |= {
-            "use_bias": False,
-            "moe_intermediate_size": shape.feed_forward,
-            "moe_num_experts": shape.experts,
-            "moe_k": shape.experts_per_token,
-            "moe_num_shared_experts": 0,
-            "moe_layer_start_index": 0,
-            "moe_layer_end_index": shape.layers - 1,
-            "moe_layer_interval": 1,
-        }
-    return config
+    return config | FAMILIES[family].own_keys(shape)
 
 
 ROTARY = ("rope_theta", "rope_scaling", "rope_parameters")
@@ -200,23 +173,22 @@ def _described(content: bytes, path: Path) -> tuple[ModelFamily, Shape, int, int
         key = ".".join(str(part) for part in problem["loc"])
         found = "" if problem["type"] == "missing" else f" (found {problem['input']!r})"
         raise UserError(
-            f"{path}: {key}: {problem['msg']}{found}. Supported are only "
-            f"models of {', '.join(ARCHITECTURES)} without biases"
+            f"{path}: {key}: {problem['msg']}{found}. Supported are only models of {', '.join(FAMILIES)} without biases"
         ) from error
     if len(set(config.layer_types)) > 1:
         raise UserError(f"{path}: layer_types has {sorted(set(config.layer_types))}, but ours has only one")
     rotary = config.rope_parameters or config.rope_scaling or _Rotary()
-    usual_theta = 500_000.0 if config.model_type == "ernie4_5_moe" else 10_000.0
+    family = FAMILIES[config.model_type]
     width = (config.head_dim or config.hidden_size // config.num_attention_heads) * config.num_attention_heads
-    mixture = config.model_type in ("mixtral", "ernie4_5_moe")
+    mixture = family.experts is not None
     shape = Shape(
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
         heads=config.num_attention_heads,
         key_value_heads=config.num_key_value_heads or config.num_attention_heads,
         feed_forward=config.moe_intermediate_size or config.intermediate_size if mixture else config.intermediate_size,
-        tied=config.model_type == "ernie4_5_moe" if config.tie_word_embeddings is None else config.tie_word_embeddings,
-        rope_theta=rotary.rope_theta or config.rope_theta or usual_theta,
+        tied=family.usually_tied if config.tie_word_embeddings is None else config.tie_word_embeddings,
+        rope_theta=rotary.rope_theta or config.rope_theta or family.usual_theta,
         norm_epsilon=config.rms_norm_eps,
         rope_scaling=_scaling(rotary, path),
         sliding_window=_window(config),
@@ -228,9 +200,10 @@ def _described(content: bytes, path: Path) -> tuple[ModelFamily, Shape, int, int
 
 
 def _window(config: _Config) -> int | None:
-    if config.model_type == "mistral" and "sliding_window" not in config.model_fields_set:
-        return 4096  # default of the class if the file does not say
-    return config.sliding_window if config.model_type in ("mistral", "mixtral") else None
+    family = FAMILIES[config.model_type]
+    if "sliding_window" not in config.model_fields_set:
+        return family.usual_window
+    return config.sliding_window if family.has_window else None
 
 
 def _scaling(rotary: _Rotary, path: Path) -> RotaryScaling | None:

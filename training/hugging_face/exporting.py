@@ -17,8 +17,9 @@ from training.data import shards
 from training.data.shards import Index, read_index
 from training.errors import UserError
 from training.hosts import location_files
-from training.hugging_face.configuration import ModelFamily, dtype_of, merged, with_end, write_config
-from training.hugging_face.names import CORRECTION_BIAS, Renaming, renaming, same_for_all
+from training.hugging_face.configuration import dtype_of, merged, with_end, write_config
+from training.hugging_face.families import ModelFamily
+from training.hugging_face.names import BIAS, Renaming, renaming, same_for_all
 from training.model.decoder import Decoder
 from training.observe.progress import ProgressLine
 
@@ -154,7 +155,7 @@ def _family(shape: Shape, source: str) -> ModelFamily:
     """Return the model family that computes what the model does."""
     if not shape.experts:
         return "mistral" if shape.sliding_window else "llama"
-    biases = {f"layers.{layer}.mlp.bias": torch.empty(shape.experts) for layer in range(shape.layers)}
+    biases = {f"layers.{layer}{BIAS}": torch.empty(shape.experts) for layer in range(shape.layers)}
     weights.read(source, dict(biases))
     if all(same_for_all(bias) for bias in biases.values()):
         return "mixtral"
@@ -204,7 +205,7 @@ def _read(
         tensors = renamings[name].there(loaded.pop(name))
         for their_name, tensor in zip(renamings[name].names, tensors, strict=True):
             # A bias is a sum of small steps. In bf16, later steps would be lost.
-            kept = torch.float32 if their_name.endswith(CORRECTION_BIAS) else dtype
+            kept = torch.float32 if name.endswith(BIAS) else dtype
             theirs[their_name] = tensor.to(kept).contiguous()
             if not theirs[their_name].isfinite().all():
                 raise UserError(

@@ -22,7 +22,8 @@ from training.checkpoint.stores import writer
 from training.config.presets import Shape
 from training.data.tokenizer import load_tokenizer, vocabulary_of
 from training.errors import UserError
-from training.hugging_face.configuration import DTYPES, ModelFamily, read_config, with_dtype
+from training.hugging_face.configuration import DTYPES, read_config, with_dtype
+from training.hugging_face.families import ModelFamily
 from training.hugging_face.names import renaming
 from training.model.decoder import Decoder
 

@@ -1,7 +1,7 @@
 """Map our tensors to those of transformers: names and layout of the values.
 
 Most have the same name and the same values: `training/model/decoder.py` uses Llama's rotary convention. We store the
-experts in one tensor, transformers in many. ERNIE rotates neighboring columns of a head, we rotate its halves.
+experts in one tensor, transformers in many. Some families rotate neighboring columns of a head, we rotate its halves.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from training.config.presets import Shape
-from training.hugging_face.configuration import ModelFamily
+from training.hugging_face.families import FAMILIES, ExpertNames, ModelFamily
 
-CORRECTION_BIAS = "moe_statics.e_score_correction_bias"
+# Where the correction bias of a router is in our state dict.
+BIAS = ".mlp.bias"
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ def renaming(family: ModelFamily, shape: Shape, name: str) -> Renaming:
     if name == "lm_head.weight":
         return _same(name)
     before, _, part = name.partition(".mlp.")
-    if shape.experts and part:
-        return _of_experts(family, shape, f"model.{before}", part)
-    if family == "ernie4_5_moe" and name.endswith(("q_proj.weight", "k_proj.weight")):
+    experts = FAMILIES[family].experts if shape.experts else None
+    if experts and part:
+        return _of_experts(experts, shape, f"model.{before}", part)
+    if FAMILIES[family].rotates_neighbors and name.endswith(("q_proj.weight", "k_proj.weight")):
         width = shape.head_width
         return Renaming(
             [f"model.{name}"],
@@ -49,18 +51,17 @@ def _same(name: str) -> Renaming:
     return Renaming([name], lambda ours: [ours], lambda theirs: theirs[0])
 
 
-def _of_experts(family: ModelFamily, shape: Shape, layer: str, part: str) -> Renaming:
-    block = f"{layer}.block_sparse_moe" if family == "mixtral" else f"{layer}.mlp"
+def _of_experts(names: ExpertNames, shape: Shape, layer: str, part: str) -> Renaming:
+    block = f"{layer}.{names.block}"
     if part == "router.weight":
         return _same(f"{block}.gate.weight")
     if part == "bias":
-        if family == "mixtral":
-            # Mixtral has no bias. A model exported as Mixtral has a bias that changes no choice (see `same_for_all`).
+        if names.bias is None:
+            # A model is exported to a family without a bias if the bias changes no choice (see `same_for_all`).
             return Renaming([], lambda _: [], lambda _: torch.zeros(shape.experts))
-        return Renaming([f"{block}.{CORRECTION_BIAS}"], lambda ours: [ours[None]], lambda theirs: theirs[0][0])
+        return Renaming([f"{block}.{names.bias}"], lambda ours: [ours[None]], lambda theirs: theirs[0][0])
     projection = part.removeprefix("experts.")
-    if family == "mixtral":
-        projection = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}[projection]
+    projection = names.projections.get(projection, projection)
     return Renaming(
         [f"{block}.experts.{expert}.{projection}.weight" for expert in range(shape.experts)],
         lambda ours: [expert.T for expert in ours],

@@ -23,7 +23,8 @@ from training.config import Job, Variant
 from training.config.presets import PRESETS, RotaryScaling, Shape, shape_of
 from training.data.shards import read_index
 from training.errors import UserError
-from training.hugging_face.configuration import ModelFamily, job_section, read_config, write_config
+from training.hugging_face.configuration import job_section, read_config, write_config
+from training.hugging_face.families import ModelFamily
 
 
 def test_a_job_starts_from_imported_weights_and_continues_from_its_own(
