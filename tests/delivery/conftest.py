@@ -12,6 +12,7 @@ import tarfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -28,6 +29,13 @@ HYPERPOD_EKS = f"hyperpod-helm-chart {EKS}"
 # Every chart that needs no login, which no platform installs at once.
 DOCUMENT = read_yaml(ROOT / "delivery/mirror.yaml")
 EVERY_CHART = " ".join(chart["chart"] for chart in DOCUMENT["charts"] if not chart.get("requires_login"))
+
+
+def listed(section: str, name: str) -> dict[str, Any]:
+    """Return the entry of an image or a chart of the real list, whose versions change."""
+    (found,) = [each for each in DOCUMENT[section] if name in (each.get("name"), each.get("chart"))]
+    return dict(found)
+
 
 # The lock of the workshop: some digests are known and others are not, whatever the real lock has. The stand-in of helm
 # packs charts that do not have the real checksums.
@@ -54,7 +62,8 @@ IMAGE_ARGUMENTS = {
 }
 
 # As published: the same word is the image of a Deployment, and a field of a definition.
-MANIFEST = """kind: CustomResourceDefinition
+REFERENCE = listed("charts", "mpi-operator")["image_values"][0]["reference"]
+MANIFEST = f"""kind: CustomResourceDefinition
 properties:
   image:
     type: string
@@ -62,7 +71,7 @@ properties:
 kind: Deployment
 spec:
   containers:
-  - image: mpioperator/mpi-operator:0.8
+  - image: {REFERENCE}
     name: mpi-operator
 """
 

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.delivery.conftest import DOCUMENT
+from tests.delivery.conftest import listed
 from tests.kubernetes_tools import tool
 from tests.registry import programs, push_image, registry
 
@@ -60,12 +59,6 @@ class Internet:
         """The environment of somebody on this internet."""
         path = f"{programs()}{os.pathsep}{tool('helm').parent}{os.pathsep}{os.environ['PATH']}"
         return {"PATH": path, "HOME": str(self.root)}
-
-
-def listed(section: str, name: str) -> dict[str, Any]:
-    """Return an entry of the real list."""
-    (found,) = [each for each in DOCUMENT[section] if name in (each.get("name"), each.get("chart"))]
-    return dict(found)
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

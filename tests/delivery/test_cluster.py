@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.delivery.conftest import DOCUMENT, EKS, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT, installed, sha256
+from tests.delivery.conftest import (
+    DOCUMENT,
+    EKS,
+    HYPERPOD_EKS,
+    MANIFEST,
+    REFERENCE,
+    REGISTRY,
+    ROOT,
+    installed,
+    listed,
+    sha256,
+)
 from tests.representatives import with_representatives
 from trainway.manifests.namespace import team_namespace
 
@@ -114,7 +125,8 @@ def test_a_manifest_is_applied_with_its_image_from_the_mirror_and_waited_for(clu
     done = cluster.run("cluster.sh", CHARTS="kubeflow-trainer mpi-operator")
     assert done.returncode == 0, done.stderr
     applied = (cluster.root / "s3/applied/mpi-operator.yaml").read_text()
-    assert applied == MANIFEST.replace("mpioperator/mpi-operator:0.8", f"{REGISTRY}/atlas/mirror/mpi-operator:0.8.2")
+    copy = f"{REGISTRY}/atlas/mirror/mpi-operator:{listed('images', 'mpi-operator')['tag']}"
+    assert applied == MANIFEST.replace(REFERENCE, copy)
     [rollout] = cluster.called("kubectl", "rollout")
     assert rollout[2:6] == ["status", "deployment/mpi-operator", "--namespace", "mpi-operator"]
     assert [call[1] for call in cluster.calls if call[0] in ("helm", "kubectl")][1:] == [
@@ -165,7 +177,7 @@ def test_a_manifest_whose_deployment_does_not_become_ready_names_itself(cluster)
     cluster.stand_in("kubectl", KUBECTL + '[[ "$1" != rollout ]] || exit 1\n')
     done = cluster.run("cluster.sh", CHARTS="mpi-operator")
     assert done.returncode == 1
-    assert "chart mpi-operator 0.8.2 is not ready" in done.stderr
+    assert f"chart mpi-operator {listed('charts', 'mpi-operator')['version']} is not ready" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -404,7 +416,8 @@ def test_an_unset_placeholder_stops_before_the_cluster_is_touched(cluster):
 def test_a_chart_that_does_not_become_ready_names_itself(cluster):
     done = cluster.run("cluster.sh", CHARTS=EKS, HELM_FAILS_TO="upgrade")
     assert done.returncode == 1
-    assert "chart aws-efa-k8s-device-plugin v0.5.30 is not ready" in done.stderr
+    version = listed("charts", "aws-efa-k8s-device-plugin")["version"]
+    assert f"chart aws-efa-k8s-device-plugin {version} is not ready" in done.stderr
     assert cluster.called("kubectl", "apply") + cluster.called("kubectl", "delete") == []
 
 

@@ -5,7 +5,17 @@ import hashlib
 import pytest
 import yaml
 
-from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, LOCK, LOCKED_IMAGES, MANIFEST, REGISTRY
+from tests.delivery.conftest import (
+    DOCUMENT,
+    EKS,
+    EVERY_CHART,
+    HYPERPOD_EKS,
+    LOCK,
+    LOCKED_IMAGES,
+    MANIFEST,
+    REGISTRY,
+    listed,
+)
 
 REMEDY = (
     "Run the command that the image stack prints as its output Supply on a machine with the internet, then deploy again"
@@ -74,8 +84,8 @@ def test_the_chosen_charts_are_pushed(aws, charts: str, count: int):
 def test_only_images_that_the_chosen_charts_name_are_copied(aws):
     aws.run("mirror.sh", CHARTS="neuron-helm-chart kubeflow-trainer")
     copies = [call[-2] for call in aws.called("docker", "buildx", "imagetools", "create")]
-    names = ["neuron-device-plugin:2.31.0.0", "trainer-controller-manager:v2.3.0", "jobset:v0.12.0"]
-    assert copies == [f"{REGISTRY}/atlas/mirror/{name}" for name in names]
+    names = ["neuron-device-plugin", "trainer-controller-manager", "jobset"]
+    assert copies == [f"{REGISTRY}/atlas/mirror/{name}:{listed('images', name)['tag']}" for name in names]
 
 
 @pytest.mark.parametrize(("charts", "logged_in"), [("aws-dranet", True), ("kueue nvidia-device-plugin", False)])
@@ -118,8 +128,8 @@ def test_a_manifest_is_kept_in_the_bucket_under_its_checksum_and_once(aws):
         done = aws.run("mirror.sh", CHARTS="mpi-operator")
         assert done.returncode == 0, done.stderr
     [kept] = [call[4] for call in aws.called("aws", "s3", "cp") if "/manifests/mpi-" in call[4]]
-    listed = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
-    [chart] = [each for each in listed if each["chart"] == "mpi-operator"]
+    charts = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
+    [chart] = [each for each in charts if each["chart"] == "mpi-operator"]
     assert kept == f"s3://bucket/mirror/manifests/mpi-operator-{chart['manifest']['sha256']}.yaml"
     assert (aws.root / "s3" / kept.rpartition("/")[2]).read_text() == MANIFEST
     assert [call[-1] for call in aws.called("curl") if call[-1].endswith(".yaml")] == [chart["manifest"]["url"]]
@@ -139,9 +149,10 @@ def test_a_manifest_with_another_checksum_is_refused(aws):
 def test_hyperpods_chart_is_packed_from_the_pinned_commit(aws):
     aws.run("mirror.sh", CHARTS=HYPERPOD_EKS)
     [fetch] = [call for call in aws.called("git", "-C") if "fetch" in call]
-    assert fetch[-1] == "011ca927123e02b35a399935bbb3ab1905fe33c7"
+    chart = listed("charts", "hyperpod-helm-chart")
+    assert fetch[-1] == chart["git"]["commit"]
     [package] = aws.called("helm", "package")
-    assert package[package.index("--version") + 1] == "0.1.0-011ca92"
+    assert package[package.index("--version") + 1] == chart["version"]
 
 
 @pytest.mark.usefixtures("helm_archive")
@@ -172,14 +183,14 @@ def test_a_helm_with_another_checksum_is_refused(aws, helm_archive):
 
 def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetches_nothing(aws, helm_archive):
     done = aws.run("mirror.sh", CHARTS=EVERY_CHART, NETWORK_ACCESS="closed")
-    listed = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
+    charts = yaml.safe_load((aws.root / "delivery/mirror.yaml").read_text())["charts"]
     lacking = [f"helm (s3://bucket/mirror/tools/{helm_archive.name})"]
     lacking += [f"image atlas/mirror/{image['name']}:{image['tag']}" for image in DOCUMENT["images"]]
     lacking += [
         f"manifest {chart['chart']} (s3://bucket/mirror/manifests/{chart['chart']}-{chart['manifest']['sha256']}.yaml)"
         if "manifest" in chart
         else f"chart atlas/mirror/charts/{chart['chart']}:{chart['version']}"
-        for chart in listed
+        for chart in charts
         if chart["chart"] in EVERY_CHART.split()
     ]
     assert done.returncode == 78
@@ -192,10 +203,11 @@ def test_a_closed_network_that_lacks_everything_names_all_of_it_at_once_and_fetc
 @pytest.mark.usefixtures("helm_archive")
 def test_a_closed_network_names_only_what_is_missing(aws):
     aws.run("mirror.sh", CHARTS=EKS)
-    (aws.root / "ecr/atlas/mirror/jobset/v0.12.0").unlink()
+    tag, version = listed("images", "jobset")["tag"], listed("charts", "hyperpod-helm-chart")["version"]
+    (aws.root / f"ecr/atlas/mirror/jobset/{tag}").unlink()
     done = aws.run("mirror.sh", CHARTS=HYPERPOD_EKS, NETWORK_ACCESS="closed")
     assert done.returncode == 78
-    lacking = "image atlas/mirror/jobset:v0.12.0, chart atlas/mirror/charts/hyperpod-helm-chart:0.1.0-011ca92"
+    lacking = f"image atlas/mirror/jobset:{tag}, chart atlas/mirror/charts/hyperpod-helm-chart:{version}"
     assert done.stderr.endswith(f" what is missing: {lacking}. {REMEDY}\n")
 
 

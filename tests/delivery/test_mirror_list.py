@@ -7,7 +7,17 @@ import pytest
 
 from delivery.mirror_list import lines
 from tests.data_files import read_yaml
-from tests.delivery.conftest import DOCUMENT, EKS, EVERY_CHART, HYPERPOD_EKS, MANIFEST, REGISTRY, ROOT
+from tests.delivery.conftest import (
+    DOCUMENT,
+    EKS,
+    EVERY_CHART,
+    HYPERPOD_EKS,
+    MANIFEST,
+    REFERENCE,
+    REGISTRY,
+    ROOT,
+    listed,
+)
 
 LOCK = read_yaml(ROOT / "delivery/mirror.lock.yaml")
 
@@ -138,7 +148,7 @@ def test_charts_that_do_not_exist_are_all_named(capsys):
 def test_charts_take_their_images_from_the_copies():
     words = lines(["set", "neuron-helm-chart", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT, LOCK)
     assert words[1::2] == [
-        "devicePlugin.image.tag=2.31.0.0",
+        f"devicePlugin.image.tag={listed('images', 'neuron-device-plugin')['tag']}",
         f"devicePlugin.image.repository={REGISTRY}/atlas/mirror/neuron-device-plugin",
     ]
     words = lines(["set", "kueue", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT, LOCK)
@@ -149,14 +159,15 @@ def test_jobsets_image_has_its_registry_in_the_repository():
     """JobSet's chart writes `REPOSITORY:TAG`, and what names no registry there comes from Docker Hub."""
     words = lines(["set", "kubeflow-trainer", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT, LOCK)
     assert [word for word in words if word.startswith("jobset.image.")] == [
-        "jobset.image.tag=v0.12.0",
+        f"jobset.image.tag={listed('images', 'jobset')['tag']}",
         f"jobset.image.repository={REGISTRY}/atlas/mirror/jobset",
     ]
 
 
 def test_a_chart_that_names_its_images_itself_is_told_where_they_are_and_only_once():
     words = lines(["set", "kai-scheduler", f"{REGISTRY}/atlas/mirror", "us-west-2"], DOCUMENT, LOCK)
-    assert words[1::2] == ["global.tag=v0.16.9", f"global.registry={REGISTRY}/atlas/mirror/kai-scheduler"]
+    tag = listed("images", "kai-scheduler/operator")["tag"]
+    assert words[1::2] == [f"global.tag={tag}", f"global.registry={REGISTRY}/atlas/mirror/kai-scheduler"]
 
 
 def test_images_that_a_chart_finds_by_the_last_word_have_it_where_they_come_from():
@@ -172,15 +183,15 @@ def test_a_manifest_takes_its_image_from_the_copy_and_is_otherwise_as_published(
     written = lines(
         ["manifest", "mpi-operator", f"{REGISTRY}/atlas/mirror", str(tmp_path / "published.yaml")], DOCUMENT, LOCK
     )
-    copy = f"  - image: {REGISTRY}/atlas/mirror/mpi-operator:0.8.2"
+    copy = f"  - image: {REGISTRY}/atlas/mirror/mpi-operator:{listed('images', 'mpi-operator')['tag']}"
     assert written == [copy if "mpioperator/" in line else line for line in MANIFEST.splitlines()]
     assert copy in written
 
 
 def test_a_manifest_without_the_image_is_refused(tmp_path, capsys):
-    (tmp_path / "published.yaml").write_text(MANIFEST.replace(":0.8", ":0.8.2"))
+    (tmp_path / "published.yaml").write_text(MANIFEST.replace(REFERENCE, f"{REFERENCE}.9"))
     with pytest.raises(SystemExit, match="2"):
         lines(
             ["manifest", "mpi-operator", f"{REGISTRY}/atlas/mirror", str(tmp_path / "published.yaml")], DOCUMENT, LOCK
         )
-    assert "the manifest of mpi-operator has no `image: mpioperator/mpi-operator:0.8`" in capsys.readouterr().err
+    assert f"the manifest of mpi-operator has no `image: {REFERENCE}`" in capsys.readouterr().err

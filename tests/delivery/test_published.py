@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from delivery.refresh_lock.published import Unread, published
-from tests.delivery.lock_internet import Internet, internet, listed
+from tests.delivery.conftest import listed
+from tests.delivery.lock_internet import Internet, internet
 from tests.registry import push_image
 
 __all__ = ["internet"]

@@ -15,8 +15,8 @@ import yaml
 
 from delivery.refresh_lock.__main__ import TESTS, written
 from tests.data_files import read_yaml
-from tests.delivery.conftest import ROOT
-from tests.delivery.lock_internet import Internet, internet, listed
+from tests.delivery.conftest import ROOT, listed
+from tests.delivery.lock_internet import Internet, internet
 
 __all__ = ["internet"]
 
