@@ -1,17 +1,24 @@
-"""`python -m tests.seams.charts DIRECTORY` renders every chart in every shape and rewrites facts.yaml.
+"""Render every chart in every shape, and write facts.yaml.
 
-DIRECTORY holds each chart unpacked in a folder of its name, with its sub-charts. A published manifest is NAME.yaml.
-`helm pull CHART --version VERSION --untar` unpacks one; delivery/mirror.yaml has the locations and versions. A chart of
-which only another version can be had is rendered all the same, and the facts say which version that was. A chart that
-DIRECTORY does not have keeps its facts, if nothing that decides its renders has changed.
+    python -m tests.seams.charts
+
+pulls each chart whose renders facts.yaml does not have. An archive NAME-VERSION.tgz in build/charts takes the place of
+the published one. All other charts keep their facts.
+
+    python -m tests.seams.charts DIRECTORY
+
+pulls nothing. DIRECTORY holds each chart unpacked in a folder of its name, with its sub-charts. A published manifest is
+NAME.yaml. A chart of which only another version can be had is rendered all the same, and the facts say which version
+that was. A chart that DIRECTORY does not have keeps its facts, if nothing that decides its renders has changed.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import subprocess
-import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +26,13 @@ import yaml
 
 from tests.seams.charts.facts import FILE, Facts, read_facts
 from tests.seams.charts.installed import Installed, Values, installed_charts, leaves
+from tests.seams.charts.pull import pull
 from tests.seams.charts.render import render, rendered
 from tests.seams.charts.values_of_charts import own_values, unknown_keys
 from tests.seams.shapes import kubernetes_platforms
+from tests.synthesis import ROOT
 
+ARCHIVES = ROOT / "build" / "charts"
 HEAD = "# Written by `python -m tests.seams.charts`. Do not edit: what a chart renders is a fact.\n"
 
 
@@ -34,7 +44,7 @@ def facts(directory: Path) -> dict[str, Any]:
     known = read_facts()
     by_chart: dict[str, Any] = {}
     problems: set[str] = set()
-    for installed in (each for platform in kubernetes_platforms().values() for each in installed_charts(platform)):
+    for installed in every_installed():
         if _is_absent(installed, directory) and (render := _kept(installed, known)):
             kept = {**known[installed.chart], "renders": {}}
             by_chart.setdefault(installed.chart, kept)["renders"][installed.digest] = render
@@ -52,6 +62,20 @@ def facts(directory: Path) -> dict[str, Any]:
     if problems:
         raise SystemExit("\n".join(sorted(problems)))
     return by_chart
+
+
+def every_installed() -> Iterator[Installed]:
+    """Yield each chart of each example and shape."""
+    for platform in kubernetes_platforms().values():
+        yield from installed_charts(platform)
+
+
+def pull_missing(archives: Path, directory: Path) -> None:
+    """Pull each chart that was not rendered as some platform installs it, with the arguments and errors of `pull`."""
+    known = read_facts()
+    missing = {each.chart: each.entry for each in every_installed() if not _kept(each, known)}
+    for entry in missing.values():
+        pull(entry, archives, directory)
 
 
 def _is_absent(installed: Installed, directory: Path) -> bool:
@@ -116,10 +140,20 @@ def written(by_chart: Mapping[str, Any]) -> str:
     return HEAD + yaml.safe_dump(dict(by_chart), sort_keys=True, width=10_000, default_flow_style=None)
 
 
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", type=Path, help="a directory of unpacked charts. Default: pull charts")
+    given = parser.parse_args().directory
+    with tempfile.TemporaryDirectory() as pulled:
+        if given is None:
+            pull_missing(ARCHIVES, Path(pulled))
+        try:
+            found = facts(given or Path(pulled))
+        except subprocess.CalledProcessError as error:
+            raise SystemExit(f"{' '.join(map(str, error.cmd))}\n{error.stderr}") from None
+    FILE.write_text(written(found), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    try:
-        FILE.write_text(written(facts(Path(sys.argv[1]))), encoding="utf-8")
-    except subprocess.CalledProcessError as error:
-        raise SystemExit(f"{' '.join(map(str, error.cmd))}\n{error.stderr}") from None
+    main()

@@ -18,7 +18,7 @@ from tests.seams.charts.render import Rendered, Workload
 from trainway.spec.platform import Platform
 
 FILE = Path(__file__).with_name("facts.yaml")
-REFRESH = "run `python -m tests.seams.charts DIRECTORY`, with a directory of the unpacked charts"
+REFRESH = "run `python -m tests.seams.charts`, which pulls and renders it"
 Facts = Mapping[str, Any]
 
 
