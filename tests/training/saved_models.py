@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from training.config.presets import PRESETS, RotaryScaling, Shape
 
@@ -26,14 +26,25 @@ STRETCHED = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Llama": ("LlamaConfig", {"tie_word_embeddings": False}),
-    "Llama, tied": ("LlamaConfig", {"tie_word_embeddings": True}),
-    "Llama 3.1": ("LlamaConfig", {"rope_parameters": STRETCHED}),
-    "Llama with wide heads": ("LlamaConfig", {"head_dim": 32}),
-    "Mistral with a window": ("MistralConfig", {"sliding_window": 7}),
-    "Mixtral": ("MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": 9}),
-    "ERNIE 4.5 with experts": (
+
+
+class SavedModel(NamedTuple):
+    """A model of transformers, by the class of its configuration and the keys that differ from those of all models."""
+
+    config: str
+    keys: dict[str, Any]
+    back: str | None = None
+    """Class of the model that an export makes of it. None: its own class."""
+
+
+MODELS: dict[str, SavedModel] = {
+    "Llama": SavedModel("LlamaConfig", {"tie_word_embeddings": False}),
+    "Llama, tied": SavedModel("LlamaConfig", {"tie_word_embeddings": True}),
+    "Llama 3.1": SavedModel("LlamaConfig", {"rope_parameters": STRETCHED}),
+    "Llama with wide heads": SavedModel("LlamaConfig", {"head_dim": 32}),
+    "Mistral with a window": SavedModel("MistralConfig", {"sliding_window": 7}),
+    "Mixtral": SavedModel("MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": 9}),
+    "ERNIE 4.5 with experts": SavedModel(
         "Ernie4_5_MoeConfig",
         {
             "moe_num_experts": 4,

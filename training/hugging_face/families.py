@@ -1,7 +1,5 @@
 """Model families of transformers that compute what `training/model/decoder.py` does, each by what Llama does not do.
 
-Four families do: Llama; Mistral, which is Llama with a sliding window; Mixtral, which has experts; and ERNIE 4.5's
-mixture, whose router has a correction bias as ours.
 https://github.com/huggingface/transformers/tree/v5.18.0/src/transformers/models (read 2026-11-21)
 """
 
@@ -51,12 +49,14 @@ class Family:
 
 FAMILIES: dict[ModelFamily, Family] = {
     "llama": Family("LlamaForCausalLM"),
+    # Llama with a sliding window.
     "mistral": Family(
         "MistralForCausalLM",
         own_keys=lambda shape: {"sliding_window": shape.sliding_window},
         has_window=True,
         usual_window=4096,
     ),
+    # Mistral with experts.
     "mixtral": Family(
         "MixtralForCausalLM",
         own_keys=lambda shape: {
@@ -67,6 +67,7 @@ FAMILIES: dict[ModelFamily, Family] = {
         has_window=True,
         experts=ExpertNames("block_sparse_moe", {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}),
     ),
+    # ERNIE 4.5's mixture, whose router has a correction bias as ours.
     "ernie4_5_moe": Family(
         "Ernie4_5_MoeForCausalLM",
         own_keys=lambda shape: {

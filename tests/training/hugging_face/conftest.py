@@ -27,7 +27,7 @@ def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
     import torch
 
     def make(model: str = "Llama", **sizes: Any) -> tuple[Path, Any]:
-        name, changes = MODELS[model]
+        saved = MODELS[model]
         usual = {
             "vocab_size": read_index(str(corpus_directory)).vocabulary,
             "hidden_size": 64,
@@ -40,7 +40,7 @@ def made(transformers: Any, corpus_directory: Path, tmp_path: Path) -> Make:
         }
         torch.manual_seed(0)
         built = transformers.AutoModelForCausalLM.from_config(
-            getattr(transformers, name)(**usual | changes | sizes), attn_implementation="eager"
+            getattr(transformers, saved.config)(**usual | saved.keys | sizes), attn_implementation="eager"
         )
         with torch.no_grad():
             for name, tensor in [*built.named_parameters(), *built.named_buffers()]:

@@ -52,7 +52,8 @@ def test_a_model_of_transformers_has_the_same_logits_here_and_when_it_goes_back(
 
     export(source, str(corpus_directory), tmp_path / "back", "fp32", file_bytes=100_000)
     back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "back", attn_implementation="eager")
-    assert type(back) is type(theirs)
+    expected = MODELS[model].back
+    assert type(back) is (getattr(transformers, expected) if expected else type(theirs))
     assert difference(ours, their_logits(back, vocabulary)) < LARGEST_DIFFERENCE
     assert len(list((tmp_path / "back").glob("model-0000?-of-*.safetensors"))) > 1
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
