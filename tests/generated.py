@@ -3,7 +3,8 @@
     make generated
     python -m tests.generated reference line-scores
 
-Files that need the internet are not among them: `python -m delivery.refresh_lock` and `make lock` write those.
+Files that need the internet are not among them: `python -m delivery.refresh_lock`, `python -m tests.seams.charts`, and
+`make lock` write those.
 """
 
 from __future__ import annotations

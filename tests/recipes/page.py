@@ -124,7 +124,7 @@ def apply_diff(diff: str, text: str, name: str) -> str:
     """Return a file's text with the unchanged and removed lines of a diff replaced by its unchanged and added ones.
 
     A line `@@` separates changes of a file. The lines of each occur once in the file, whose name is for the message
-    otherwise.
+    otherwise. An ellipsis in a removed line stands for anything.
     """
     if "\n@@\n" in diff:
         first, rest = diff.split("\n@@\n", maxsplit=1)
@@ -133,8 +133,10 @@ def apply_diff(diff: str, text: str, name: str) -> str:
     old = "".join(f"\n{line[1:]}" for line in lines if not line.startswith("+")) + "\n"
     new = "".join(f"\n{line[1:]}" for line in lines if not line.startswith("-")) + "\n"
     whole = f"\n{text}"
-    assert whole.count(old) == 1, f"{name} has {whole.count(old)} times what the recipe changes:{old}"
-    return whole.replace(old, new)[1:]
+    found = re.findall(re.escape(old).replace("…", "[^\n]*"), whole)
+    assert len(found) == 1, f"{name} has {len(found)} times what the recipe changes:{old}"
+    assert "…" not in new, f"{name}: the ellipsis is not in a line that the recipe removes:{old}"
+    return whole.replace(found[0], new)[1:]
 
 
 def apply(text: str, checkout: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recipes.page import environment_of_reader, follow, session
+from tests.recipes.page import apply_diff, environment_of_reader, follow, session
 
 PAGE = """\
 Create `greeting.txt`:
@@ -68,3 +68,13 @@ def test_a_planted_error_is_found(right: str, wrong: str, says: str, tmp_path: P
     assert PAGE.count(right) == 1
     with pytest.raises(AssertionError, match=says.replace("[", r"\[")):
         followed(PAGE.replace(right, wrong), tmp_path)
+
+
+def test_an_ellipsis_in_a_removed_line_stands_for_anything() -> None:
+    diff = " name: ada\n-version: …\n+version: 2\n"
+    assert apply_diff(diff, "name: ada\nversion: 1.0\n", "list") == "name: ada\nversion: 2\n"
+    for text, times in (("name: bob\nversion: 1.0\n", 0), (2 * "name: ada\nversion: 1.0\n\n", 2)):
+        with pytest.raises(AssertionError, match=f"list has {times} times"):
+            apply_diff(diff, text, "list")
+    with pytest.raises(AssertionError, match="ellipsis"):
+        apply_diff(" name: …\n-version: 1.0\n", "name: ada\nversion: 1.0\n", "list")
