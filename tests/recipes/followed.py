@@ -1,4 +1,4 @@
-"""A recipe in a copy of the checkout."""
+"""A recipe in a copy of the checkout, and the files that it edits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.known_day import on_known_day
 from tests.recipes.page import EDIT, apply, check_printed, commands, page
 from tests.synthesis import ROOT
 
+QUOTED = re.compile(r"`([\w.-]+/[\w./-]+)`")
 # Git ignores the folder. The files that a reader creates there are input of commands.
 SCRATCH = "build/"
 
@@ -52,6 +53,18 @@ def changed_files(checkout: Path) -> set[str]:
 def blocks_of(name: str) -> set[str]:
     """Return the files that the blocks of a recipe create or change."""
     return {path for _, path, _ in EDIT.findall(page(name)) if not path.startswith(SCRATCH)}
+
+
+def edited_files(name: str) -> set[str]:
+    """Return the files and folders that a person edits: those of the blocks, and all others that a sentence names.
+
+    Folders above the files of blocks do not count, and neither do files that a command writes.
+    """
+    edited = blocks_of(name)
+    sentences = re.sub(r"^```.*?^```$", "", page(name), flags=re.MULTILINE | re.DOTALL)
+    named = {path.rstrip("/") for path in QUOTED.findall(sentences) if (ROOT / path).exists()}
+    above = {path for path in named if any(file.startswith(f"{path}/") for file in edited)}
+    return edited | {path for path in named - above if not is_generated(path)}
 
 
 def is_generated(path: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fresh_checkout import fresh_checkout
-from tests.recipes.followed import follow_recipe, is_generated
+from tests.recipes.followed import edited_files, follow_recipe, is_generated
 from tests.recipes.page import RECIPES, blocks, page
 from tests.representatives import with_representatives
 
@@ -18,6 +18,20 @@ ELSEWHERE = "launch-target"
 WITH_REPOSITORY = "chart-version"
 NAMES = sorted(file.stem for file in RECIPES.glob("*.md") if file.stem not in ("README", ELSEWHERE))
 FOLLOWED = [name for name in NAMES if name != WITH_REPOSITORY]
+# The typical changes, by their recipes, with the most files that a person edits.
+TYPICAL = {
+    "instance-type": 6,
+    "add-on": 6,
+    "rule": 6,
+    "optimizer": 6,
+    "model-family": 6,
+    "target-option": 6,
+    "alarm": 6,
+    "page": 6,
+    "flag": 6,
+    "key": 10,
+    "chart-version": 6,
+}
 
 
 @pytest.fixture
@@ -35,6 +49,11 @@ def test_a_recipe_is_short(name: str) -> None:
     """A change that needs more than a page and three files is to be made easier, not described at length."""
     assert len(page(name).splitlines()) <= 40
     assert len(blocks(page(name), "Change")) <= 2
+
+
+@pytest.mark.parametrize(("name", "most"), TYPICAL.items())
+def test_a_typical_change_edits_few_files(name: str, most: int) -> None:
+    assert 1 <= len(edited_files(name)) <= most, sorted(edited_files(name))
 
 
 def test_files_that_a_command_writes_are_told_from_those_that_a_person_edits() -> None:
