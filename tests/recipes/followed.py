@@ -42,6 +42,12 @@ def follow_recipe(name: str, checkout: Path) -> None:
     assert ran, f"{name}.md runs nothing"
     written = {file for file in changed_files(checkout) if not is_generated(file)}
     assert written == blocks_of(name), f"{name}.md changes other files than its blocks and those of a command"
+    if python := sorted(file for file in written if file.endswith(".py")):
+        for words in (["check"], ["format", "--check"]):
+            done = subprocess.run(
+                ["ruff", *words, *python], cwd=checkout, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 def changed_files(checkout: Path) -> set[str]:
