@@ -14,7 +14,7 @@ from tests.launch.conftest import write_job
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch.job_file.programs import load_program, program_of
 from trainway.launch.job_file.training_program import with_checkpoints_of_team
-from trainway.launch.platform.team_data import check_team_data, code_prefix, run_path
+from trainway.launch.platform.locations import check_team_data, code_prefix, run_path
 from trainway.launch.program.on_checkpoint import STEP
 from trainway.launch.program.program import Program
 from trainway.launch.sagemaker.render import render_request

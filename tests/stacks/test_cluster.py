@@ -12,7 +12,7 @@ import yaml
 from tests.hand_offs import hand_off_in, parameter_in
 from tests.stacks.by_example import Synthesized
 from tests.synthesis import ROOT, Template, all_resources, resources
-from trainway.launch.platform.described import described_hand_off
+from trainway.launch.platform.known import described_hand_off
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.kubernetes.pod_network import SYSTEM_PODS, cni_settings, pods_of_group

@@ -8,7 +8,7 @@ from trainway.extensions.workspace.container import TOKEN, command, environment,
 from trainway.extensions.workspace.definition import Workspace
 from trainway.launch.kubernetes.placement import nodes_of
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, labels_of, namespace_of_team, scheduler
-from trainway.launch.platform.team_data import directory_of_team, opened_directories
+from trainway.launch.platform.locations import directory_of_team, opened_directories
 from trainway.manifests.life_cycle import pod_failure_policy
 from trainway.manifests.pod import USER, Pod, pod_template
 from trainway.manifests.taints import tolerations_of

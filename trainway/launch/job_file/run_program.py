@@ -8,7 +8,7 @@ from pathlib import Path
 from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_file import RunFile, RunSection
-from trainway.launch.platform.location import scheme_of
+from trainway.launch.platform.locations import scheme_of
 from trainway.launch.program.program import Program, RequestedPackages, RunLifeCycle, Stop
 from trainway.launch.target.sections import options_in
 

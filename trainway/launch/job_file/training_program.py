@@ -7,7 +7,7 @@ from functools import partial
 
 from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
 from trainway.launch.program.training_command import training_command
 from trainway.launch.target.sections import options_in

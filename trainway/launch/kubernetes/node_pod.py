@@ -11,7 +11,7 @@ from trainway.launch.kubernetes.placement import affinity, close_together, node_
 from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
-from trainway.launch.platform.team_data import directory_of_team, opened_directories
+from trainway.launch.platform.locations import directory_of_team, opened_directories
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER, Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of

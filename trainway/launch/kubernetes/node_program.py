@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
-from trainway.launch.platform.mirrored import nodes_copy_runs
+from trainway.launch.platform.locations import nodes_copy_runs
 from trainway.launch.program.lost_nodes import torchrun_nodes, waiting_for_success
 from trainway.launch.program.program import LATE_FAILURE, NODE_RANK, PASSED_SIGNALS, RUN_FILES
 from trainway.launch.program.request import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import Program
 from trainway.launch.program.usable_accelerators import is_usable, unusable
 from trainway.spec.errors import UsageError, usage_error

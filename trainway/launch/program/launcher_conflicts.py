@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainway.launch.platform.location import SCHEMES
+from trainway.launch.platform.locations import SCHEMES
 from trainway.launch.program.environment_conflicts import taken_away
 from trainway.launch.program.launcher_words import (
     LauncherCommand,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainway.launch.platform.location import SCHEMES, scheme_of
+from trainway.launch.platform.locations import SCHEMES, scheme_of
 from trainway.launch.program.program import Program
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff

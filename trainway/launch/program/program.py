@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
-from trainway.launch.platform.location import located_at
+from trainway.launch.platform.locations import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
 from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.program.trackers import ProgramTrackers

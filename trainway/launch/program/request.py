@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainway.launch.platform.team_data import run_path, team_of
+from trainway.launch.platform.locations import run_path, team_of
 from trainway.launch.program.allocation import Allocation
 from trainway.launch.program.environment import (
     NCCL_EVIDENCE,

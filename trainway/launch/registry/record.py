@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from trainway.launch.platform.location import scheme_of
+from trainway.launch.platform.locations import scheme_of
 from trainway.launch.runs.names import is_run_name
 from trainway.launch.target.known import handle_problem
 from trainway.spec.shown import shown

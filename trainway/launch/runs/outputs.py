@@ -11,9 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trainway.launch.platform.hand_off import CREDENTIALS
-from trainway.launch.platform.location import scheme_of
-from trainway.launch.platform.mirrored import mirrored_at, nodes_copy_runs
-from trainway.launch.platform.team_data import run_path
+from trainway.launch.platform.locations import mirrored_at, nodes_copy_runs, run_path, scheme_of
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.handoff import HandOff
 

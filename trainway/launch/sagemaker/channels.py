@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.platform.location import scheme_of
-from trainway.launch.platform.team_data import directory_of_team
+from trainway.launch.platform.locations import directory_of_team, scheme_of
 from trainway.launch.program.environment import cluster_roots
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.program import HOST_FILES

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
 from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment

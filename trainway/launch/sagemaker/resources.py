@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.options import DAY_MINUTES, DEFAULT_VOLUME_GB, SageMakerOptions, cannot
 from trainway.spec.errors import usage_error

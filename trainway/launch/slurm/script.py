@@ -10,7 +10,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from trainway.launch.node.program_output import KEPT_IN
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.left_out import without_launcher_files

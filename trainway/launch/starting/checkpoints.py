@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainway.launch.platform.location import located_at, scheme_of
-from trainway.launch.platform.mirrored import mirrored_at
-from trainway.launch.platform.team_data import run_path
+from trainway.launch.platform.locations import located_at, mirrored_at, run_path, scheme_of
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.on_checkpoint import STEP
 from trainway.launch.program.program import Program

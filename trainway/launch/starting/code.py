@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from trainway.launch.platform.team_data import code_prefix
+from trainway.launch.platform.locations import code_prefix
 from trainway.launch.starting.code_files import IGNORE_FILE, CodeFiles, code_files, in_units
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff

@@ -17,8 +17,7 @@ from trainway.launch.job_file.sweep import Point
 from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.known import HandOffSource, KnownPlatform, known_platform
-from trainway.launch.platform.location import scheme_of
-from trainway.launch.platform.team_data import check_team_data
+from trainway.launch.platform.locations import check_team_data, scheme_of
 from trainway.launch.program.allocation import allocate, check_team
 from trainway.launch.program.launcher_conflicts import conflicts_of
 from trainway.launch.program.locations import check_locations, needs_hand_off

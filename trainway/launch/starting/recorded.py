@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.registry.find import launch_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainway.launch.platform.team_data import code_prefix
+from trainway.launch.platform.locations import code_prefix
 from trainway.launch.runs.run_directory import now
 from trainway.launch.starting.code import SUFFIX, is_there, pack
 from trainway.launch.starting.code_files import code_version

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from trainway.launch.platform.location import located_at, scheme_of
+from trainway.launch.platform.locations import located_at, scheme_of
 from trainway.launch.program.program import Program
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff

@@ -17,7 +17,7 @@ from trainway.launch.job_file.evaluation_program import evaluating
 from trainway.launch.job_file.programs import load_program, load_recorded_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
-from trainway.launch.platform.team_data import team_of
+from trainway.launch.platform.locations import team_of
 from trainway.launch.program import local_disk
 from trainway.launch.program.lost_nodes import started_nodes
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint

@@ -1,15 +1,54 @@
-"""Where the runs of a team are in the platform's bucket, and which locations its jobs can use."""
+"""The locations of a platform: how a job file names them, where a bucket has them, and which a team can use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from trainway.launch.platform.location import scheme_of
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.storage import MIRRORED_PREFIXES
 from trainway.spec.teams.team_directories import team_directory
+
+SCHEMES = ("fsx", "s3")
+
+
+def scheme_of(location: str) -> str | None:
+    """Return `fsx` or `s3` for a location that is relative to the platform, and None for any other."""
+    scheme, colon, path = location.partition(":")
+    return scheme if colon and scheme in SCHEMES and path.startswith("/") and not path.startswith("//") else None
+
+
+def located_at(location: str, roots: Mapping[str, str]) -> str:
+    """Return the path or URI of a location. `roots` maps the schemes to what they are there."""
+    scheme = scheme_of(location)
+    return location if scheme is None else f"{roots[scheme].rstrip('/')}{location.removeprefix(f'{scheme}:')}"
+
+
+_RUNS = "/runs"
+"""The directory of all runs on the file system: `path` of trainway/launch/program/request.py."""
+
+
+def mirrored_at(hand_off: HandOff, path: str) -> str | None:
+    """Return the URI that mirrors a path of the file system, or None if no bucket mirrors it.
+
+    `path` begins with a slash and is relative to the mount, for example `/runs/llama-1123-101500`. Without a file
+    system, the nodes of a run upload its directory to the same path of the data bucket.
+    """
+    if hand_off.file_system is None:
+        return f"s3://{hand_off.bucket}{path}"
+    for each in hand_off.file_system.associations:
+        if f"{path}/".startswith(f"{each.path}/"):
+            return each.s3.rstrip("/") + path.removeprefix(each.path)
+    return None
+
+
+def nodes_copy_runs(hand_off: HandOff) -> bool:
+    """Return whether the nodes of a run on Kubernetes copy its directory to the bucket, which nothing else does.
+
+    With the directories of teams, for example, the file system has no links to the bucket.
+    """
+    return hand_off.file_system is None or mirrored_at(hand_off, _RUNS) != f"s3://{hand_off.bucket}{_RUNS}"
 
 
 def team_of(hand_off: HandOff, named: str | None) -> str | None:
