@@ -104,7 +104,7 @@ def _record_training_job(recorded: Launch, platform_file: Path, team: str, code:
     region, data = load_platform(platform_file).region, {"train": f"s3:/corpus/{team}/web"}
     job_file = write_job(code.parent, team=team, data=data, batch={"global": 128, "micro": 1})
     with _recording(recorded, "launch"):
-        start("sagemaker", Asked(points_of(job_file, []), platform_file, run=RUN, code=str(code)), {})
+        start(sagemaker.TARGET, Asked(points_of(job_file, []), platform_file, run=RUN, code=str(code)), {})
         # Colleagues find the run, and a launch that cannot be submitted takes its record back.
         [record_of_run] = registry_of(read_hand_off(load_platform(platform_file))).records([team])
         registry_of(read_hand_off(load_platform(platform_file))).release(record_of_run)

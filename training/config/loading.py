@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from training.config.job import Job
 from training.config.job_yaml import TwoThings, read_yaml
 
-# Sections with the options of the launcher's own targets (trainway/launch/target/sections.py). The job ignores them.
+# Sections with the options of the launcher's own targets (trainway/launch/target/options.py). The job ignores them.
 LAUNCHER_SECTIONS = ("local", "slurm", "kubernetes", "sagemaker")
 # The launcher reads this key (trainway/launch/job_file/on_checkpoint.py).
 _OF_LAUNCHER = (*LAUNCHER_SECTIONS, "on_checkpoint")

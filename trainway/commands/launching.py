@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from trainway.commands.progress import working
 from trainway.spec.errors import usage_error
 
 if TYPE_CHECKING:
+    from trainway.commands.target_flags import TargetFlags
     from trainway.launch.job_file.sweep import Point
     from trainway.launch.starting.prepare import Launch
     from trainway.launch.target.known import AnyTarget
@@ -56,19 +56,20 @@ def launch(
     if options.full and not options.dry_run:
         why, fix = "only a dry run prints what would be submitted", "add --dry-run, or leave --full out"
         raise usage_error("--full cannot be used without --dry-run", why=why, fix=fix)
-    words, flags = job or [], dict(context.obj)
-    platform_file, target_name = options.platform_file, flags.pop("target")
+    words, platform_file = job or [], options.platform_file
+    given: TargetFlags = context.obj
+    target_name = given.target
     if options.wherever:
         if _is_said(context, "platform_file") or _is_said(context, "target"):
             why = "it chooses the platform, and the target with it"
             raise usage_error("--wherever with --platform or --target", why=why, fix="leave one of them out")
-        platform_file, target_name = _choose(words, options, borrows=bool(flags.get("borrow")))
+        platform_file, target_name = _choose(words, options, borrows=bool(given.values.get("borrow")))
     target = target_named(target_name, cannot="launched")
-    said = _said_of_target(context, target, flags)
+    said = _said_of_target(context, target, given)
     if target.orchestrators or _is_said(context, "platform_file"):
         platform_file = platform_file_named(platform_file)
     submit = open_shell if options.interactive else start
-    if exit_status := submit(target.name, _asked(words, options, platform_file), said):
+    if exit_status := submit(target, _asked(words, options, platform_file), said):
         raise typer.Exit(exit_status)
 
 
@@ -87,14 +88,14 @@ def _choose(words: list[str], options: LaunchOptions, *, borrows: bool) -> tuple
     return best.file, own_target(best.platform).name
 
 
-def _said_of_target(context: typer.Context, target: AnyTarget, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _said_of_target(context: typer.Context, target: AnyTarget, given: TargetFlags) -> dict[str, Any]:
     """Return the options of a target that are on the command line, by the names of their flags.
 
-    `flags` are those of all targets. Raises UsageError for an option on the command line that the target does not have.
+    Raises UsageError for an option on the command line that the target does not have.
     """
-    from trainway.launch.target.options import declared_options, not_supported
+    from trainway.launch.target.options import not_supported
 
-    own = [each.name for each in declared_options(target.options)]
+    flags, own = given.values, given.of_targets[target.name]
     refused = [*(name for name in flags if name not in own), *(() if target.orchestrators else _OF_PLATFORMS)]
     for name in sorted(refused):
         if _is_said(context, name):

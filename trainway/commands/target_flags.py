@@ -6,7 +6,8 @@ They are made when `trainway launch` is parsed, so that no other command imports
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,40 +23,59 @@ if TYPE_CHECKING:
 ON_PLATFORM = "On a platform"
 
 
-class LaunchCommand(TyperCommand):
-    """`trainway launch` with `--target` and the flags of all targets, whose values are in the context's `obj`."""
+@dataclass(frozen=True)
+class TargetFlags:
+    """The target of a launch, the values of the flags of all targets, and the names of those of each target."""
 
-    made: tuple[list[Any], list[Any]] | None = None
+    target: str
+    values: Mapping[str, Any]
+    of_targets: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """`--target`, the flags of targets that need no platform, and those of the others, as parameters of Click."""
+
+    choice: Any
+    here: Sequence[Any]
+    elsewhere: Sequence[Any]
+    of_targets: Mapping[str, Sequence[str]]
+
+
+class LaunchCommand(TyperCommand):
+    """`trainway launch` with `--target` and the flags of all targets. The context's `obj` is their TargetFlags."""
+
+    made: _Made | None = None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters in the order of the help page, with targets that need no platform before the others."""
         job, *own = super().get_params(ctx)
         if self.made is None:
             self.made = _make([each.name for each in own])
-        (choice, *here), elsewhere = self.made
+        made = self.made
         on_platform = [each for each in own if getattr(each, "rich_help_panel", None) == ON_PLATFORM]
         common = [each for each in own if each not in on_platform]
-        return [job, choice, *common, *here, *on_platform, *elsewhere]
+        return [job, made.choice, *common, *made.here, *on_platform, *made.elsewhere]
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command with its own parameters, and the context's `obj` with those of the targets."""
-        here, elsewhere = self.made or ([], [])
-        ctx.obj = {each.name: ctx.params.pop(each.name) for each in (*here, *elsewhere)}
+        assert self.made is not None  # the parameters were read before
+        values = {each.name: ctx.params.pop(each.name) for each in (*self.made.here, *self.made.elsewhere)}
+        ctx.obj = TargetFlags(ctx.params.pop("target"), values, self.made.of_targets)
         return super().invoke(ctx)
 
 
-def _make(taken: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    """Return `--target` and the flags of targets that need no platform, and the flags of the others.
+def _make(taken: Sequence[str]) -> _Made:
+    """Return `--target` and the flags of all targets.
 
     Raises UsageError for a flag of a target that has the name of one that every target has.
     """
-    from trainway.launch.target.known import all_targets
-    from trainway.launch.target.options import declared_options
+    from trainway.launch.target.options import options_of_targets
 
-    targets = all_targets()
+    targets = options_of_targets()
     flags: dict[str, tuple[AnyTarget, Declared]] = {}
-    for target in targets:
-        for declared in declared_options(target.options):
+    for target, options in targets:
+        for declared in options:
             if declared.name in (*taken, "target"):
                 raise usage_error(
                     f"the target {target.name} cannot have an option {declared.name}",
@@ -63,21 +83,19 @@ def _make(taken: Sequence[str]) -> tuple[list[Any], list[Any]]:
                     fix=f"name the flag of {target.options.__qualname__}.{declared.field} differently",
                 )
             flags.setdefault(declared.name, (target, declared))
-    choice: Any = Annotated[Literal[tuple(each.name for each in targets)], typer.Option(help="Where the job runs.")]
+    choice: Any = Annotated[Literal[tuple(each.name for each, _ in targets)], typer.Option(help="Where the job runs.")]
     choices = inspect.Parameter("target", inspect.Parameter.KEYWORD_ONLY, default="local", annotation=choice)
     here = [name for name, (target, _) in flags.items() if not target.orchestrators]
     elsewhere = [name for name in flags if name not in here]
-    return (
-        _made_by_typer([choices, *(_parameter(*flags[name]) for name in here)]),
-        _made_by_typer([_parameter(*flags[name]) for name in elsewhere]),
-    )
+    choice, *made_here = _made_by_typer([choices, *(_parameter(*flags[name]) for name in here)])
+    made_elsewhere = _made_by_typer([_parameter(*flags[name]) for name in elsewhere])
+    of_targets = {target.name: [each.name for each in options] for target, options in targets}
+    return _Made(choice, made_here, made_elsewhere, of_targets)
 
 
 def _parameter(target: AnyTarget, declared: Declared) -> inspect.Parameter:
     """Return an option as a parameter of a function, as Typer reads it."""
-    from trainway.launch.target.options import path_type
-
-    flag, is_path = declared.flag, path_type(declared.kind) is not None
+    flag, is_path = declared.flag, declared.path is not None
     described = typer.Option(
         help=flag.help,
         metavar=flag.metavar,

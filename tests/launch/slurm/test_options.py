@@ -215,8 +215,6 @@ def test_an_allocation_ends_with_its_shell(
     program = interactive_program(None, CommandFlags(nodes=2))
     request = Request(program, "interactive-1", there, IMAGE, allocate(program, there, CATALOGUE))
     target = replace(TARGET, prepare=lambda _launch: [request])
-    for module in (interactive, sys.modules["trainway.launch.starting.start"]):
-        monkeypatch.setattr(module, "target_named", lambda *_, **__: target)
     monkeypatch.setattr("trainway.launch.starting.start._check_platform", lambda *_: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
     typed, terminal = pty.openpty()
@@ -225,7 +223,7 @@ def test_an_allocation_ends_with_its_shell(
     try:
         os.write(typed, b"srun --overlap hostname; exit 7\n")
         status = interactive.open_shell(
-            "slurm",
+            target,
             Launch([Point(program, {})], ROOT / "examples/hyperpod-slurm-p5en.yaml"),
             {"environment": sys.prefix},
         )

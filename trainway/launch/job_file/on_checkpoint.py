@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from trainway.launch.program.on_checkpoint import STEP
 from trainway.launch.program.program import EVALUATION_JOB
-from trainway.launch.target.sections import with_target_sections
+from trainway.launch.target.options import with_target_sections
 from trainway.parts.job import LAUNCHER_SECTIONS, Job
 from trainway.spec import strict_yaml
 from trainway.spec.document import Document, read_document

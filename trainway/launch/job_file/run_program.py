@@ -10,7 +10,7 @@ from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_file import RunFile, RunSection
 from trainway.launch.platform.locations import scheme_of
 from trainway.launch.program.program import Program, RequestedPackages, RunLifeCycle, Stop
-from trainway.launch.target.sections import options_in
+from trainway.launch.target.options import options_in
 
 
 def run_program(file: RunFile, text: str, directory: Path) -> Program:

@@ -10,7 +10,7 @@ from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
 from trainway.launch.program.training_command import training_command
-from trainway.launch.target.sections import options_in
+from trainway.launch.target.options import options_in
 from trainway.parts.job import Job, footprint
 from trainway.spec import strict_yaml
 from trainway.spec.handoff import HandOff

@@ -131,7 +131,7 @@ def evaluate_step(name: str, step: int, say: Callable[[str], object] = print) ->
         has = ", ".join(map(str, checkpoints)) or "none"
         raise usage_error(what, why=f"the complete checkpoints are {has}", fix="name one of them, or wait for it")
     launch = follower.request(checkpoints[step])
-    return start(follower.target.name, launch, {}, say)
+    return start(follower.target, launch, {}, say)
 
 
 def evaluate(name: str, say: Callable[[str], object] = print) -> int:
@@ -193,7 +193,7 @@ def _launch(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
         return
     launch = follower.request(checkpoint)
     try:
-        start(follower.target.name, launch, {}, lambda _: None)
+        start(follower.target, launch, {}, lambda _: None)
     except UsageError as error:
         _count_failure(follower, checkpoint.step, " ".join(str(error).split()))
 
@@ -252,7 +252,7 @@ def _take_over(follower: Follower, checkpoint: CompleteCheckpoint) -> None:
     record = replace(record, started=now.isoformat(timespec="microseconds"))
     try:
         if registry.take_over(record) and not adopt(follower.target, launch, {}, record, registry):
-            start(follower.target.name, replace(launch, resumed=True), {}, lambda _: None)
+            start(follower.target, replace(launch, resumed=True), {}, lambda _: None)
     except UsageError as error:
         _count_failure(follower, checkpoint.step, " ".join(str(error).split()))
 

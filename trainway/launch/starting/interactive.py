@@ -13,7 +13,7 @@ from trainway.launch.job_file.programs import INTERACTIVE_HOURS
 from trainway.launch.runs.run_directory import read_launch, run_named
 from trainway.launch.starting.prepare import Launch
 from trainway.launch.starting.start import start
-from trainway.launch.target.known import AnyTarget, target_named
+from trainway.launch.target.known import AnyTarget
 from trainway.launch.target.protocol import Handle, Phase
 from trainway.spec.errors import usage_error
 
@@ -21,20 +21,19 @@ SECONDS_BETWEEN_LOOKS = 2.0
 _WAITING = (Phase.QUEUED, Phase.STARTING)
 
 
-def open_shell(target_name: str, launch: Launch, options: Mapping[str, Any]) -> int:
+def open_shell(target: AnyTarget, launch: Launch, options: Mapping[str, Any]) -> int:
     """Submit a launch of `interactive_program`, open a shell on its first node, and stop the run when the shell ends.
 
     Return the shell's exit status. Raises UsageError if the target has no such allocations, or if the run ends before
     it starts. Whatever happens, the run is stopped.
     """
-    target = target_named(target_name, cannot="opened")
     if not target.interactive:
         fix = "launch with --target slurm or --target kubernetes"
         raise usage_error(f"--interactive is not supported by the `{target.name}` target", why=_WHY_NOT, fix=fix)
     if launch.dry_run:
-        return start(target_name, launch, options)
+        return start(target, launch, options)
     submitted: list[str] = []
-    start(target_name, launch, options, submitted.append)
+    start(target, launch, options, submitted.append)
     [run] = submitted
     handle: Handle = read_launch(run_named(run))["handle"]
     # A terminal that closes ends this process, and must not leave the nodes allocated.

@@ -72,7 +72,7 @@ def points_of_command(words: Sequence[str], axes: Sequence[str], flags: CommandF
     return sweep(program.text, axes) if axes else [Point(program, {})]
 
 
-def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Callable[[str], object] = print) -> int:
+def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Callable[[str], object] = print) -> int:
     """Submit the jobs of a launch, or print what would be submitted, and return the exit status.
 
     `options` are those of the target that were said, by the names of their flags. They take precedence over those of
@@ -80,7 +80,6 @@ def start(target_name: str, launch: Launch, options: Mapping[str, Any], say: Cal
     job that failed while the launcher ran it, which ends the launch. Nothing is submitted of a sweep of which one job
     cannot be.
     """
-    target = target_named(target_name, cannot="launched")
     launch, requests = prepared(
         target, replace(launch, source="deployed or file") if launch.dry_run else launch, options
     )
@@ -314,7 +313,7 @@ def resume(name: str, code: str | None = None, *, from_scratch: bool = False) ->
         evaluation=evaluation,
     )
     chosen = options["target"] if "target" in options else _earlier(options)
-    return start(target.name, launch, options_of_anybody(target.options, chosen) if "registry" in record else chosen)
+    return start(target, launch, options_of_anybody(target.options, chosen) if "registry" in record else chosen)
 
 
 def _check_team(name: str, record: Mapping[str, Any], program: Program) -> None:
