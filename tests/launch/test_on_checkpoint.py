@@ -20,8 +20,7 @@ from tests.seams.kubernetes.definitions import need_definitions
 from tests.service_model import problems
 from training.config import load
 from trainway.cli import app
-from trainway.launch.job_file.evaluation_program import evaluation_program
-from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.programs import evaluation_program, load_program
 from trainway.launch.job_file.sweep import sweep
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.program.allocation import allocate

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainway.launch.job_file.training_lines import STEP_METRICS, training_metrics
+from trainway.launch.job_file.training_program import STEP_METRICS, training_metrics
 
 VALUES: dict[str, Any] = {
     "step": 7,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainway.launch.job_file.training_lines import PATTERNS
+from trainway.launch.job_file.training_program import PATTERNS
 from trainway.launch.kubernetes import KubernetesOptions
 from trainway.launch.kubernetes.log_rules import log_rules
 

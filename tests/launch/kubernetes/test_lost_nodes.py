@@ -10,9 +10,9 @@ from tests.launch.kubernetes.kubelet import Pod, resolved
 from tests.launch.kubernetes.platforms import pods_of, request_for, without_copies
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE
+from trainway.launch.job_file.training_program import training_command
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.program.program import LATE_FAILURE
-from trainway.launch.program.training_command import training_command
 from trainway.spec.errors import UsageError
 
 KINDS: tuple[Kind, ...] = ("TrainJob", "JobSet", "PyTorchJob")

@@ -6,14 +6,13 @@ import re
 
 from tests.launch.kubernetes.platforms import ROOT
 from training.config import LifeCycle
-from trainway.launch.job_file.training_lines import PATTERNS
+from trainway.launch.job_file.training_program import PATTERNS, training_command
 from trainway.launch.kubernetes import KINDS, KubernetesOptions
 from trainway.launch.kubernetes.hyperpod_pytorch_job import _COUNTED_SECONDS
 from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.node_program import _SECONDS_OF_SUCCESS
 from trainway.launch.kubernetes.options import _KEEP_HOURS, HANG_SECONDS
 from trainway.launch.kubernetes.process import JOIN_SECONDS, STOP_SECONDS
-from trainway.launch.program.training_command import training_command
 
 PAGE = (ROOT / "docs" / "launch-kubernetes.md").read_text(encoding="utf-8")
 

@@ -26,12 +26,12 @@ from tests.launch.kubernetes.platforms import (
 from tests.launch.kubernetes.trainer import pod_template_of
 from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from tests.seams.kubernetes.run_files import missing_files
+from trainway.launch.job_file.training_program import training_command
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
 from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.program import RUN_FILES
-from trainway.launch.program.training_command import training_command
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.errors import UsageError
 

@@ -16,9 +16,9 @@ from tests.launch.conftest import write_job
 from tests.launch.foreign import write_foreign_job
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm, request
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.training_program import training_command
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
-from trainway.launch.program.training_command import training_command
 from trainway.launch.slurm import SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.slurm.lost_nodes import CONTINUES

@@ -112,9 +112,13 @@ def in_evaluation(document: Document, section: OnCheckpointSection, problems: An
     return told
 
 
-def marker_problems(document: Document, section: OnCheckpointSection, file: Any) -> list[Problem]:
-    """Return the problems of `marker` and `every`, which depend on the kind of the job file."""
-    if "run" in document.data:
+def marker_problems(document: Document, section: OnCheckpointSection, saved: int | str | None) -> list[Problem]:
+    """Return the problems of `marker` and `every`.
+
+    `saved` is the number of steps between the checkpoints of a training job, or `auto`. None: the program does not say
+    when it saves a checkpoint, and so the section has to.
+    """
+    if saved is None:
         if section.marker is not None or "marker" in document.data[KEY]:
             return []
         reason = "the section `run` does not say when a checkpoint is complete"
@@ -122,7 +126,6 @@ def marker_problems(document: Document, section: OnCheckpointSection, file: Any)
     if section.marker is not None:
         reason = "the checkpoints of the training job are known"
         return [document.problem((KEY, "marker"), reason, "remove `marker`")]
-    saved = file.checkpoint.every
     if isinstance(saved, int) and section.every > 1 and section.every % saved:
         reason = f"checkpoint.every is {saved}, so that most multiples of {section.every} have no checkpoint"
         fix = f"use a multiple of {saved}, such as {-(-section.every // saved) * saved}"

@@ -1,4 +1,8 @@
-"""The programs that job files describe. The only module that knows the kinds of job files."""
+"""The programs that job files describe. The only module that knows the kinds of job files.
+
+`_program` is the door: a job file with `model` and one with `run` both leave it as a Program, and nothing behind it
+asks which of the two a program was. What differs is in fields of Program.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +28,12 @@ from trainway.launch.job_file.on_checkpoint import (
 from trainway.launch.job_file.run_file import RunFile
 from trainway.launch.job_file.run_program import run_program
 from trainway.launch.job_file.training_program import training_program
-from trainway.launch.program.on_checkpoint import STEP, OnCheckpoint
-from trainway.launch.program.program import EVALUATION_JOB, Program
+from trainway.launch.program.on_checkpoint import STEP, EvaluatedCheckpoint, OnCheckpoint
+from trainway.launch.program.program import EVALUATION_JOB, Program, RunLifeCycle
+from trainway.launch.program.trackers import ProgramTrackers
 from trainway.launch.target.known import target_names
-from trainway.parts.job import Job
+from trainway.launch.target.options import options_in
+from trainway.parts.job import SAGEMAKER_MLFLOW, Job, Trackers
 from trainway.spec import strict_yaml
 from trainway.spec.document import Document, read_document
 from trainway.spec.errors import usage_error
@@ -35,6 +42,7 @@ from trainway.spec.problems import Problem, SpecError
 
 INTERACTIVE_HOURS = 8
 """The longest time of an allocation with a shell, which the shell's end usually ends."""
+_LONGEST_NAME = 50
 
 
 def load_program(file: Path, until_step: int | None = None) -> Program:
@@ -88,12 +96,46 @@ def _kind(document: Mapping[str, Any]) -> type[RunFile] | type[Job]:
 def _program(
     value: RunFile | Job, text: str, directory: Path, until_step: int | None, on_checkpoint: OnCheckpoint | None
 ) -> Program:
+    """Return the program of a job file of either kind: the one place where a launch tells them apart.
+
+    Trainway's training job has `model`, and starts on each node by its own command, without a starter (`started_by` is
+    None). Any other program has `run`, and trainway/launch/node/start_program.py starts it.
+    """
     if isinstance(value, RunFile):
+        _refuse_steps(value.name, until_step)
         program = run_program(value, text, directory)
-        _refuse_steps(program, until_step)
     else:
         program = training_program(value, text, until_step)
-    return replace(program, on_checkpoint=on_checkpoint)
+    life_cycle = value.life_cycle
+    return replace(
+        program,
+        life_cycle=RunLifeCycle(
+            life_cycle.restarts,
+            life_cycle.process_restarts,
+            life_cycle.keep_hours,
+            frozenset(life_cycle.model_fields_set),
+        ),
+        trackers=_trackers(value.trackers, value.name, packages=not isinstance(value, RunFile)),
+        options=options_in(value),
+        on_checkpoint=on_checkpoint,
+    )
+
+
+def _trackers(trackers: Trackers, job: str, *, packages: bool) -> ProgramTrackers:
+    """Return the trackers of a job with this name, with the `packages` that its Python has to have."""
+    outside, mlflow = dict[str, tuple[str, str]](), trackers.mlflow
+    own_server = "set `base_url` to a server in your network"
+    if trackers.wandb and trackers.wandb.mode == "online" and trackers.wandb.base_url is None:
+        outside["wandb"] = ("api.wandb.ai", f"set `mode: offline` and upload with `wandb sync`, or {own_server}")
+    if trackers.comet and trackers.comet.base_url is None:
+        outside["comet"] = ("www.comet.com", f"{own_server}, or remove `trackers.comet`")
+    return ProgramTrackers(
+        variables=partial(trackers.environment, job),
+        # A program of a section `run` brings its packages itself.
+        packages=trackers.packages if packages else {},
+        outside=outside,
+        of_aws={"mlflow": mlflow.tracking_uri} if mlflow and SAGEMAKER_MLFLOW.fullmatch(mlflow.tracking_uri) else {},
+    )
 
 
 def _evaluations(document: Document, value: RunFile | Job | None) -> tuple[OnCheckpoint | None, list[Problem]]:
@@ -101,7 +143,7 @@ def _evaluations(document: Document, value: RunFile | Job | None) -> tuple[OnChe
     section: OnCheckpointSection | None = getattr(value, "on_checkpoint", None)
     if value is None or section is None:
         return None, []
-    problems = marker_problems(document, section, value)
+    problems = marker_problems(document, section, None if isinstance(value, RunFile) else value.checkpoint.every)
     try:
         nested, text, directory = evaluation_document(document, section)
     except SpecError as error:
@@ -157,10 +199,44 @@ def interactive_program(file: Path | None, flags: CommandFlags = NO_FLAGS) -> Pr
         raise refusal("a shell cannot be opened", error) from None
 
 
-def _refuse_steps(program: Program, until_step: int | None) -> None:
+def _refuse_steps(name: str, until_step: int | None) -> None:
     if until_step is not None:
         raise usage_error(
-            f"{program.name} cannot stop after step {until_step}",
+            f"{name} cannot stop after step {until_step}",
             why="Trainway does not count the steps of a program that a section `run` starts",
             fix="leave --until-step out, and tell the program in its own `command`",
         )
+
+
+def evaluation_program(job: OnCheckpoint, evaluation: EvaluatedCheckpoint, team: str | None) -> Program:
+    """Return the program of an evaluation. `team` is the team of the evaluated run, and the default for the evaluation.
+
+    A training job starts from the weights of the checkpoint, and its own checkpoints have a location of their own.
+    """
+    document = strict_yaml.read(job.text).data
+    changes: dict[str, Any] = {} if team is None or document.get("team") else {"team": team}
+    if _kind(document) is Job:
+        suffix, checkpoint = f"-{evaluation.step}", dict(document.get("checkpoint") or {})
+        if "location" in checkpoint:
+            checkpoint["location"] = f"{checkpoint['location']}{suffix}"
+        name = str(document["name"])[: _LONGEST_NAME - len(suffix)].rstrip("-")
+        changes |= {"name": f"{name}{suffix}", "checkpoint": {**checkpoint, "start_from": evaluation.checkpoint}}
+    text = strict_yaml.dump({**document, **changes}) if changes else job.text
+    return evaluating(program_of({**document, **changes}, text, directory=job.directory), evaluation)
+
+
+def evaluating(program: Program, evaluation: EvaluatedCheckpoint) -> Program:
+    """Return the program with the environment variables that describe the checkpoint.
+
+    A training job has none: its job file names the checkpoint.
+    """
+    if program.started_by is None:
+        return program
+    told = {"TRAINWAY_CHECKPOINT_STEP": str(evaluation.step), "TRAINWAY_EVALUATED_RUN": evaluation.run}
+    return replace(
+        program,
+        environment={**program.environment, **told},
+        located={**program.located, "TRAINWAY_CHECKPOINT": evaluation.checkpoint},
+        inputs=(*program.inputs, evaluation.checkpoint),
+        locations=(*program.locations, evaluation.checkpoint),
+    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainway.launch.job_file.job_trackers import program_trackers
 from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_file import RunFile, RunSection
+from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.locations import scheme_of
-from trainway.launch.program.program import Program, RequestedPackages, RunLifeCycle, Stop
-from trainway.launch.target.options import options_in
+from trainway.launch.program.program import Program, RequestedPackages, Stop
 
 
 def run_program(file: RunFile, text: str, directory: Path) -> Program:
-    """Return the program of a job file that says `text`. Its `code` is relative to `directory`."""
+    """Return the program of a job file that says `text`, without what `programs.py` adds to programs of both kinds.
+
+    Its `code` is relative to `directory`.
+    """
     run = file.run
     patterns, files = _metrics(run.metrics)
     command = run.command or (run.script or "",)
@@ -27,7 +29,6 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         text=text,
         nodes=file.nodes,
         team=file.team,
-        life_cycle=RunLifeCycle.of(file.life_cycle),
         command=command,
         started_by=(
             f"--stop-signal={run.stop.signal}",
@@ -45,7 +46,6 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         },
         allowed_variables=run.allow_environment,
         secrets=secrets,
-        trackers=program_trackers(file.trackers, file.name),
         located=located,
         inputs=tuple(run.inputs.values()),
         locations=tuple(located.values()),
@@ -58,7 +58,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         elastic=run.elastic,
         stop=Stop(signal=run.stop.signal, grace_seconds=run.stop.grace),
         metrics=tuple(patterns.items()),
-        options=options_in(file),
+        fatal_statuses=(NOT_EXECUTABLE, NOT_FOUND),
     )
 
 

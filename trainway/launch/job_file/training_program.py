@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from trainway.launch.job_file.job_trackers import program_trackers
-from trainway.launch.job_file.training_lines import PATTERNS, training_metrics
 from trainway.launch.platform.locations import team_of
-from trainway.launch.program.program import DeviceMemory, Program, RunLifeCycle, Stop
-from trainway.launch.program.training_command import training_command
-from trainway.launch.target.options import options_in
+from trainway.launch.program.program import DeviceMemory, LogPatterns, Program, Stop
+from trainway.launch.program.stopping import STATUSES_FOR_GOOD
+from trainway.launch.program.training_command import ELASTIC
 from trainway.parts.job import Job, footprint
 from trainway.spec import strict_yaml
 from trainway.spec.handoff import HandOff
@@ -19,25 +17,62 @@ from trainway.spec.handoff import HandOff
 # https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf (read 2026-11-23)
 ALLOCATOR = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
+# The lines of the training job's log, as regular expressions. training/observe/metrics.py prints the lines. SageMaker
+# reads metrics by them, and HyperPod's operator sees by them that a job makes progress. The operator's agent matches a
+# line from its beginning.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/define-train-metrics.html (read 2026-11-21)
+STEP_METRICS = (
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "tokens_per_second",
+    "mfu",
+    "step_seconds",
+    "data_wait",
+    "mfu_causal",
+    "memory_gib",
+)
+# A value that is not known is printed as `-`, and a loss may be no number: neither is a point of a chart.
+_NUMBER = r"(-?[0-9][0-9.e+-]*)"
+# The launcher of the ranks puts `[default0]:` before what a rank writes.
+_BEGINNING = r"(?:^|\]: ?)"
+_FINITE = r"-?\d+\.\d+"
+
+PATTERNS = LogPatterns(
+    step=rf"step=\d+/\d+ loss={_FINITE} ",
+    loss=rf"step=\d+/\d+ loss=({_FINITE}) ",
+    step_seconds=r"step=\d+/\d+ .*\bstep_seconds=(\d+\.\d+)\b",
+    end=r"end step=\d+/\d+ ",
+)
+
+
+def training_command(until_step: int | None = None) -> tuple[str, ...]:
+    """Return the command that starts the ranks of a node."""
+    return (*ELASTIC, *_until(until_step))
+
 
 def training_program(job: Job, text: str, until_step: int | None = None) -> Program:
-    """Return the program of a job, whose file says `text`. The job stops after the step `until_step`, if given."""
+    """Return the program of a job, whose file says `text`, without what `programs.py` adds to programs of both kinds.
+
+    The job stops after the step `until_step`, if given.
+    """
     start_from = (job.checkpoint.start_from,) if job.checkpoint.start_from else ()
+    data, checkpoints = tuple(job.data.shares), job.checkpoint_location
     return Program(
         name=job.name,
         text=text,
         nodes=job.nodes,
         team=job.team,
         image=job.image,
-        life_cycle=RunLifeCycle.of(job.life_cycle),
         command=training_command(until_step),
+        rank_words=("-m", "training.train", *_until(until_step)),
         environment=ALLOCATOR,
         extras=("training",),
         secrets=job.trackers.secrets,
-        trackers=program_trackers(job.trackers, job.name),
-        inputs=tuple(job.data.shares),
-        locations=(*job.data.shares, job.checkpoint_location, *start_from),
-        written=(job.checkpoint_location,),
+        inputs=data,
+        locations=(*data, checkpoints, *start_from),
+        written=(checkpoints,),
+        default_checkpoints=None if job.checkpoint.location else checkpoints,
         local_disk=job.checkpoint.local_disk,
         check_ranks=job.layout,
         vendors=None if job.device == "cpu" else ("nvidia",),
@@ -45,30 +80,37 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         rank_keys="`parallel` or `batch`",
         stop=Stop(ranks_listen=True),
         metrics=training_metrics(),
-        options=options_in(job),
+        fatal_statuses=STATUSES_FOR_GOOD,
+        counts_restarts=True,
         log_patterns=PATTERNS,
     )
+
+
+def _until(step: int | None) -> tuple[str, ...]:
+    return () if step is None else (f"--until-step={step}",)
 
 
 def with_checkpoints_of_team(program: Program, hand_off: HandOff) -> Program:
     """Return the program of a first launch with its default checkpoint location below the prefix of its team.
 
     The job file of the run names the location from then on. The program is unchanged if its team has no prefix of its
-    own, if its job file names a location, or if it is no training job of this repository. Checkpoints whose prefix the
-    platform file gives to the team stay where they were before teams had prefixes.
+    own, or if it has no default location. Checkpoints whose prefix the platform file gives to the team stay where they
+    were before teams had prefixes.
     """
+    usual = program.default_checkpoints
+    if usual is None:
+        return program
     team = team_of(hand_off, program.team)
-    document = strict_yaml.read(program.text).data
-    checkpoint = document.get("checkpoint") or {}
-    if team is None or team not in hand_off.team_data or "run" in document or checkpoint.get("location"):
+    if team is None or team not in hand_off.team_data:
         return program
     if f"checkpoints/{program.name}" in hand_off.team_data[team].own:
         return program
-    (usual,) = program.written
     located = f"s3:/checkpoints/{team}/{program.name}"
-    evaluated = program.on_checkpoint
+    evaluated, document = program.on_checkpoint, strict_yaml.read(program.text).data
+    checkpoint = document.get("checkpoint") or {}
     return replace(
         program,
+        default_checkpoints=None,
         text=strict_yaml.dump({**document, "checkpoint": {**checkpoint, "location": located}}),
         locations=tuple(located if each == usual else each for each in program.locations),
         written=(located,),
@@ -97,3 +139,9 @@ def device_memory(job: Job, ranks: int) -> DeviceMemory:
         (f"memory: {{{words}}}", less) if changed else None,
         tuple(sorted(kinds.items(), key=lambda each: -each[1])),
     )
+
+
+def training_metrics() -> tuple[tuple[str, str], ...]:
+    """Return the metrics of each step, and the loss of evaluations, each with its regular expression."""
+    step = [(name, rf"{_BEGINNING}step=[0-9]+/[0-9]+ (?:.* )?{name}={_NUMBER}") for name in STEP_METRICS]
+    return (*step, ("evaluation_loss", rf"{_BEGINNING}evaluation step=[0-9]+/[0-9]+ loss={_NUMBER}"))

@@ -16,7 +16,7 @@ from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.who_shares import job_labels
 from trainway.launch.program.request import Request
-from trainway.launch.program.training_command import ELASTIC, is_torchrun
+from trainway.launch.program.training_command import is_torchrun
 from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
@@ -83,10 +83,8 @@ def hyperpod_command(request: Request) -> tuple[str, ...]:
     """
     program = request.program
     assert is_torchrun(program.command)
-    words = program.command[1:]
-    if program.is_training:
-        # The agent starts the ranks itself, and restarts them by its own rules.
-        words = ("-m", "training.train", *program.command[len(ELASTIC) :])
+    # The agent starts the ranks itself, and restarts them by its own rules.
+    words = program.rank_words or program.command[1:]
     seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
     agent = ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={seconds}", *words)
     return copying_program(replace(request, program=replace(program, command=agent)))

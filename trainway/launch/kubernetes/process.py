@@ -54,7 +54,7 @@ def counted_restarts(request: Request) -> dict[str, str]:
 
 
 def _counts_itself(request: Request) -> bool:
-    return request.program.is_training and request.program.life_cycle.restarts > 0
+    return request.program.counts_restarts and request.program.life_cycle.restarts > 0
 
 
 def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:

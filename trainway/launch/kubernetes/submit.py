@@ -32,7 +32,7 @@ def submit(request: Request, documents: Sequence[dict[str, Any]]) -> dict[str, s
     what = f"{request.run} cannot be submitted to {request.hand_off.platform}"
     handle = _handle(request, job)
     _make_room(handle, what)
-    if request.program.started_by is not None or request.program.is_training:
+    if request.program.started_by is not None or request.program.counts_restarts:
         files = [_with_launch(each) if each["kind"] == "ConfigMap" else each for each in files]
     _apply(handle, files, job, what)
     _let_the_job_own(handle, files, what)

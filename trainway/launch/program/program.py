@@ -10,14 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any
 
-from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.locations import located_at
 from trainway.launch.program.on_checkpoint import OnCheckpoint
-from trainway.launch.program.stopping import STATUSES_FOR_GOOD
 from trainway.launch.program.trackers import ProgramTrackers
-from trainway.launch.program.training_command import ELASTIC
 from trainway.parts.extras import Extra
 
 _NODE = Path(__file__).parents[1] / "node"
@@ -48,26 +45,6 @@ EVALUATION_JOB = "on_checkpoint.job.yaml"
 _PACKAGE = re.compile(r"^[A-Za-z0-9]", re.MULTILINE)
 
 
-class LifeCycleKeys(Protocol):
-    """The section `life_cycle` of a job file, in either of its forms."""
-
-    @property
-    def restarts(self) -> int:
-        """How often the run starts again."""
-
-    @property
-    def process_restarts(self) -> int:
-        """How often the processes of a node start again in place."""
-
-    @property
-    def keep_hours(self) -> int | None:
-        """How many hours the object of the run stays after the end. None is the default of the target."""
-
-    @property
-    def model_fields_set(self) -> set[str]:
-        """The names of the keys that the job file states."""
-
-
 @dataclass(frozen=True)
 class RunLifeCycle:
     """How often a run that fails starts again, and how many hours its object stays after the end.
@@ -80,12 +57,6 @@ class RunLifeCycle:
     process_restarts: int = 0
     keep_hours: int | None = None
     stated: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, section: LifeCycleKeys) -> RunLifeCycle:
-        """Return what the section `life_cycle` of a job file says."""
-        stated = frozenset(section.model_fields_set)
-        return cls(section.restarts, section.process_restarts, section.keep_hours, stated)
 
 
 @dataclass(frozen=True)
@@ -184,6 +155,9 @@ class Program:
     life_cycle: RunLifeCycle = RunLifeCycle()
     command: tuple[str, ...]
     """What every node runs."""
+    rank_words: tuple[str, ...] | None = None
+    """What another launcher of ranks than that of `command` starts them with. None: the words of `command` behind its
+    launcher."""
     started_by: tuple[str, ...] | None = None
     """Options of start_program.py, which starts the command on each node. None starts the command itself."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -216,6 +190,8 @@ class Program:
     """All locations that the program reads or writes, the inputs among them."""
     written: tuple[str, ...] = ()
     """The locations that the program writes to."""
+    default_checkpoints: str | None = None
+    """The location of the checkpoints if the job file names none, so that the launch can choose another. Else None."""
     check_ranks: Callable[[int], object] = any_number_of_ranks
     """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
     local_disk: bool = False
@@ -229,6 +205,10 @@ class Program:
     elastic: bool = False
     """Whether a program with a starter continues with another number of ranks."""
     stop: Stop = Stop()
+    fatal_statuses: tuple[int, ...] = ()
+    """Exit statuses of a node after which to start the run again cannot help."""
+    counts_restarts: bool = False
+    """Whether the program counts its restarts itself, and gives up (training/hosts/restarts.py)."""
     metrics: tuple[tuple[str, str], ...] = ()
     """Names of metrics, and the regular expressions that capture their values in a line of the log."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -249,18 +229,6 @@ class Program:
     def reads_metric_files(self) -> bool:
         """Whether the starter reads numbers in files that the program writes."""
         return any(word.startswith("--metric-files=") for word in self.started_by or ())
-
-    @property
-    def fatal_statuses(self) -> tuple[int, ...]:
-        """Exit statuses of a node after which to start the run again cannot help."""
-        if self.is_training:
-            return STATUSES_FOR_GOOD
-        return () if self.started_by is None else (NOT_EXECUTABLE, NOT_FOUND)
-
-    @property
-    def is_training(self) -> bool:
-        """Whether this is the training job of this repository, which training/elastic.py starts on each node."""
-        return self.command[: len(ELASTIC)] == ELASTIC
 
     @property
     def files(self) -> Mapping[str, str]:

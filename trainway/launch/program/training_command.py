@@ -20,12 +20,6 @@ RENDEZVOUS_PORT = 29500
 _SECONDS_UNTIL_LOST = 8
 
 
-def training_command(until_step: int | None = None) -> tuple[str, ...]:
-    """Return the command that starts the processes of a node."""
-    until = () if until_step is None else (f"--until-step={until_step}",)
-    return (*ELASTIC, *until)
-
-
 def is_torchrun(command: Sequence[str]) -> bool:
     """Return whether the command of a node is torchrun, or what stands in its place for the training job."""
     return PurePath(command[0]).name == "torchrun" or tuple(command[: len(ELASTIC)]) == ELASTIC

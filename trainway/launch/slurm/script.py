@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from trainway.launch.node.program_output import KEPT_IN
@@ -92,27 +94,50 @@ exit "$status"
 """
 
 
-# How ranks that listen are told to stop: by a signal to the step, which its other processes ignore.
-_TELL_RANKS = {
-    "ignore": '  trap "" TERM USR1\n',
-    "tell": 'kill -USR1 "$step" || true',
-    "failed": 'outcome="failed with status $status"',
-}
+@dataclass(frozen=True)
+class _Start:
+    """What the script does for a program: `begins` before all files are written, `counts` after, `step` in the step.
+
+    `logs` returns the environment variables of its logs, for the directory of the logs.
+    """
+
+    begins: tuple[str, ...]
+    counts: tuple[str, ...]
+    step: Mapping[str, str]
+    logs: Callable[[PurePosixPath], dict[str, str]]
+
+
+# Without a starter, the script itself gets rid of suspect nodes. Ranks that listen are told to stop by a signal to the
+# step, which its other processes ignore.
+_RANKS = _Start(
+    begins=tuple(IN_SCRIPT.splitlines()),
+    counts=(),
+    step={
+        "ignore": '  trap "" TERM USR1\n',
+        "tell": 'kill -USR1 "$step" || true',
+        "failed": 'outcome="failed with status $status"',
+    },
+    logs=lambda directory: logging_to(directory, prints=False),
+)
 # A step passes a signal on to all of its processes, and a program may not expect it in a single rank. So the starters
 # (trainway/launch/node/start_program.py) are told by a file, and say by another one why the program failed.
-_TELL_STARTERS = {
-    "ignore": "",
-    "tell": 'date +%s >"$run/stop"',
-    # The step's own status can be that of a node which was ended because another one failed.
-    "failed": (
-        'reason=$(cat "$run/attempts/$TRAINWAY_ATTEMPT/failure" 2>/dev/null) || reason="exit status $status"\n'
-        '  outcome="failed: $reason"'
+_STARTERS = _Start(
+    begins=(),
+    counts=(
+        'rm -f "$run/stop"',
+        'export TRAINWAY_ATTEMPT=$(($(cat "$run/attempt" 2>/dev/null || echo 0) + 1))',
+        'echo "$TRAINWAY_ATTEMPT" >"$run/attempt"',
     ),
-}
-_ATTEMPT = (
-    'rm -f "$run/stop"',
-    'export TRAINWAY_ATTEMPT=$(($(cat "$run/attempt" 2>/dev/null || echo 0) + 1))',
-    'echo "$TRAINWAY_ATTEMPT" >"$run/attempt"',
+    step={
+        "ignore": "",
+        "tell": 'date +%s >"$run/stop"',
+        # The step's own status can be that of a node which was ended because another one failed.
+        "failed": (
+            'reason=$(cat "$run/attempts/$TRAINWAY_ATTEMPT/failure" 2>/dev/null) || reason="exit status $status"\n'
+            '  outcome="failed: $reason"'
+        ),
+    },
+    logs=lambda directory: {**logging_to(directory, shown_ranks="0"), KEPT_IN: "files"},
 )
 
 
@@ -137,6 +162,7 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         request = continuing(request)
     instance = catalogue[request.allocation.group.instance_type]
     earlier = earlier_run(request, options.after) if options.after else None
+    start = _RANKS if request.program.started_by is None else _STARTERS
     interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
     lines = [
         "#!/bin/bash",
@@ -150,21 +176,23 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         f'echo "$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" >"$run/{LISTENS}"',
         'rm -f "$run/outcome"',
         *(earlier.check if earlier else ()),
-        *(IN_SCRIPT.splitlines() if request.program.started_by is None else ()),
+        *start.begins,
         *(_file(name, text) for name, text in request.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(_environment(request, options).items())),
+        *(
+            f"export {name}={shlex.quote(value)}"
+            for name, value in sorted(_environment(request, options, start).items())
+        ),
         *interpreter,
         *((f"least={least_nodes(request, options)}", "look=0") if options.continues else ()),
         f"export code={shlex.quote(request.code_to_import or '')}",
         f"command=({shlex.join(request.command(request.directory))})",
-        *(() if request.program.started_by is None else _ATTEMPT),
+        *start.counts,
     ]
-    told = _TELL_RANKS if request.program.started_by is None else _TELL_STARTERS
     lost = CONTINUES if options.continues else ENDS
-    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **told, **lost)
+    return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **start.step, **lost)
 
 
 def shown_script(script: str) -> str:
@@ -268,7 +296,7 @@ def _check_borrowing(request: Request) -> None:
         raise usage_error(what, why=why, fix=f"set run.stop.grace to {longest} at most, or launch without --borrow")
 
 
-def _environment(request: Request, options: SlurmOptions) -> dict[str, str]:
+def _environment(request: Request, options: SlurmOptions, start: _Start) -> dict[str, str]:
     torchrun = many_nodes(
         torchrun_nodes(request, options),
         request.allocation.ranks,
@@ -281,10 +309,7 @@ def _environment(request: Request, options: SlurmOptions) -> dict[str, str]:
     listens = _TORCHRUN_LISTENS if request.program.stop.ranks_listen else {}
     # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
     # starter reads those of the ranks from torchrun.
-    if request.program.started_by is None:
-        logs = logging_to(request.directory / "logs", prints=False)
-    else:
-        logs = {**logging_to(request.directory / "logs", shown_ranks="0"), KEPT_IN: "files"}
+    logs = start.logs(request.directory / "logs")
     return job | torchrun | metrics_environment() | logs | listens
 
 

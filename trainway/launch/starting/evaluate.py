@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from trainway.launch.job_file.evaluation_program import evaluation_program
+from trainway.launch.job_file.programs import evaluation_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.platform.hand_off import read_hand_off
 from trainway.launch.program.locations import needs_hand_off

@@ -10,8 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from trainway.launch.job_file.evaluation_program import evaluation_program
-from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.programs import evaluation_program, load_program
 from trainway.launch.job_file.run_image import check_image, image_by_digest
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.job_file.training_program import with_checkpoints_of_team

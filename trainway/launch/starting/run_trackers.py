@@ -20,7 +20,7 @@ def check_tracker_packages(program: Program, python: Callable[[], TargetPython],
     `fix` says how to install a package, whose name stands for `{}`. Another program brings its packages itself. Those
     of an image that the user built are unknown, and the run then says at its start what is missing.
     """
-    if program.started_by is not None or not program.trackers.packages:
+    if not program.trackers.packages:
         return
     try:
         found = python()

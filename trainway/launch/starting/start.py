@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainway.launch.job_file.command_flags import NO_FLAGS, CommandFlags
-from trainway.launch.job_file.evaluation_program import evaluating
-from trainway.launch.job_file.programs import load_program, load_recorded_program, program_of_command
+from trainway.launch.job_file.programs import evaluating, load_program, load_recorded_program, program_of_command
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.locations import team_of
