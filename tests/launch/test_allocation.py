@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.launch.conftest import load_job
-from trainway.launch.program.allocation import allocate, check_team
+from trainway.launch.program.allocation import allocate
+from trainway.launch.program.locations import check_team
 from trainway.launch.program.request import run_name
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue

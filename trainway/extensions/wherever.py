@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainway.launch.platform.hand_off import read_hand_off
-from trainway.launch.program.allocation import Allocation, Demand, allocate, check_team
-from trainway.launch.program.locations import check_locations
+from trainway.launch.program.allocation import Allocation, Demand, allocate
+from trainway.launch.program.locations import check_locations, check_team
 from trainway.launch.program.program import Program
 from trainway.launch.registry.connections import ConnectedPlatform, connections, registry_of
 from trainway.launch.registry.platform_file import kept_platform_file

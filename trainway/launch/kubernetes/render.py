@@ -18,9 +18,8 @@ from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
 from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
 from trainway.launch.kubernetes.who_shares import namespace_of_run
-from trainway.launch.program.allocation import check_team
-from trainway.launch.program.left_out import without_launcher_files
-from trainway.launch.program.locations import check_locations
+from trainway.launch.program.locations import check_locations, check_team
+from trainway.launch.program.program import without_launcher_files
 from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
 

@@ -19,10 +19,9 @@ from typing import IO, Any, TextIO
 from trainway.launch.local.watch import handle_of
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, STOPPED
 from trainway.launch.node.unread_output import discard
-from trainway.launch.program import local_disk
-from trainway.launch.program.allocation import check_team
+from trainway.launch.program.allocation import LOCAL_DISK, LOCAL_DISK_HERE
 from trainway.launch.program.environment import job_environment, platform_environment
-from trainway.launch.program.locations import local_roots
+from trainway.launch.program.locations import check_team, local_roots
 from trainway.launch.program.program import LOCK, STARTER, Program
 from trainway.launch.program.training_command import is_torchrun, logging_to, one_node
 from trainway.launch.runs.logs import failure, last_words
@@ -88,7 +87,7 @@ def render_local(
         environment |= {"TRAINWAY_NODES": "1", "TRAINWAY_GPUS_PER_NODE": str(processes)}
         environment |= {"TRAINWAY_STOPPED_STATUS": str(STOPPED)}
     if program.local_disk:
-        environment[local_disk.VARIABLE] = str(local_disk.ON_THIS_MACHINE)
+        environment[LOCAL_DISK] = str(LOCAL_DISK_HERE)
     if program.lock is not None:
         environment |= {"TRAINWAY_PACKAGES_HERE": str(_cache() / "packages")}
     return LocalLaunch(program.node_command(STARTER.parent, code, run / LOCK), environment)

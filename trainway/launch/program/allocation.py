@@ -1,18 +1,31 @@
-"""The nodes of a job: their node group, their number, and the ranks on each."""
+"""The nodes of a job: their group, their number, the ranks on each, and the accelerators and disks that it uses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import Program
-from trainway.launch.program.usable_accelerators import is_usable, unusable
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Accelerator
 from trainway.spec.handoff import HandOff, Nodes
 from trainway.spec.jobs.obtainable import Bound, obtainable
 from trainway.spec.sections.orchestrator import Orchestrator
+
+# PyTorch reaches the accelerators of AWS only by the Neuron SDK.
+FIX_ACCELERATOR = (
+    "use a node group with NVIDIA GPUs, start a program of the Neuron SDK by a section `run` in the place of `model`, "
+    "or set `device: cpu`"
+)
+
+LOCAL_DISK = "TRAINWAY_LOCAL_DISK"
+"""Environment variable with a directory on the local disk of a node. training/checkpoint/node_directory.py reads it."""
+LOCAL_DISK_HERE = PurePosixPath("/var/tmp")
+LOCAL_DISK_IN_POD = PurePosixPath("/mnt/local-disk")
+# lifecycle_scripts/local_disks.sh creates it on nodes whose disks it mounts, for the files of all users.
+LOCAL_DISK_ON_SLURM = PurePosixPath("/opt/dlami/nvme/jobs")
 
 
 @dataclass(frozen=True)
@@ -31,15 +44,22 @@ class Allocation:
     accelerator: Accelerator | None = None
     types_without_disk: tuple[str, ...] = ()
 
-    @property
-    def world_size(self) -> int:
-        """The number of ranks on all nodes together."""
-        return self.nodes * self.ranks
+    world_size: int = field(init=False)
+    """The number of ranks on all nodes together."""
+    groups: tuple[Nodes, ...] = field(init=False)
+    """The node groups in one of which the job starts, in the order of the file."""
 
-    @property
-    def groups(self) -> tuple[Nodes, ...]:
-        """The node groups in one of which the job starts, in the order of the file."""
-        return (self.group, *self.others)
+    def __post_init__(self) -> None:
+        """Compute what follows from the other fields."""
+        object.__setattr__(self, "world_size", self.nodes * self.ranks)
+        object.__setattr__(self, "groups", (self.group, *self.others))
+
+    def waiting(self, job: str) -> str | None:
+        """Return a sentence about a job that starts only after nodes were added. None if a group has the nodes."""
+        if any(group.count >= self.nodes for group in self.groups):
+            return None
+        group = self.group
+        return f"nodes of {job}: {group.name} has {group.count}, and the job waits until {self.nodes} are there"
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ def allocate(
     chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, demand)
     accelerator = catalogue[chosen[0].instance_type].accelerator
     if accelerator and not is_usable(program, accelerator):
-        raise unusable(program, chosen[0].name, chosen[0].instance_type, accelerator)
+        raise _unusable(program, chosen[0].name, chosen[0].instance_type, accelerator)
     if (bound := bound_of(program, hand_off, chosen[0], demand)).nodes < demand.nodes:
         why = bound.why
         if bound.nodes == chosen[0].max_count:
@@ -100,16 +120,6 @@ def bound_of(program: Program, hand_off: HandOff, group: Nodes, demand: Demand) 
         return found.ever
     fix = "raise the group's max_count and deploy"
     return Bound(group.max_count, f"{found.now.key.rpartition('.')[0]}.max_count", found.at_most.why, fix)
-
-
-def check_team(program: Program, hand_off: HandOff) -> None:
-    """Raise UsageError if the platform does not have the job's team."""
-    if program.team is not None and program.team not in hand_off.teams:
-        raise usage_error(
-            f"{program.name} cannot run for the team {program.team}",
-            why=f"the platform {hand_off.platform} has no such team",
-            fix=f"use one of {', '.join(hand_off.teams)}" if hand_off.teams else "leave `team` out of the job file",
-        )
 
 
 def _named(hand_off: HandOff, name: str) -> Nodes:
@@ -173,4 +183,63 @@ def _too_large(program: Program, demand: Demand, why: str, bound: Bound) -> Usag
         f"{program.name} asks for {max(demand.most, program.nodes)} nodes{with_spare}",
         why=why,
         fix=f"{fewer}{bound.fix}",
+    )
+
+
+def is_usable(program: Program, accelerator: Accelerator | None) -> bool:
+    """Return whether the program can use the accelerators of an instance type, or the type has none."""
+    return accelerator is None or program.vendors is None or accelerator.vendor in program.vendors
+
+
+def why_unusable(instance_type: str, accelerator: Accelerator) -> str:
+    """Return why Trainway's training job cannot use the accelerators of an instance type.
+
+    https://awsdocs-neuron.readthedocs-hosted.com/en/latest/training/index.html (read 2026-11-29)
+    """
+    return (
+        f"{instance_type} has {accelerator.count} {accelerator.name}, which PyTorch reaches only by the Neuron SDK, "
+        "and the training job uses CUDA"
+    )
+
+
+def _unusable(program: Program, group: str, instance_type: str, accelerator: Accelerator) -> UsageError:
+    """Return the error for a program that cannot use the accelerators of the node group `group`."""
+    what = f"{program.name} cannot train on the node group {group}"
+    return usage_error(what, why=why_unusable(instance_type, accelerator), fix=FIX_ACCELERATOR)
+
+
+def local_disk(program: Program, allocation: Allocation, orchestrator: str) -> PurePosixPath | None:
+    """Return the directory on the disk of each node; None if the program uses none, or the nodes have none."""
+    if not program.local_disk or _why_no_disk(allocation, orchestrator):
+        return None
+    return LOCAL_DISK_IN_POD if Orchestrator(orchestrator).is_kubernetes else LOCAL_DISK_ON_SLURM
+
+
+def _why_no_disk(allocation: Allocation, orchestrator: str) -> str | None:
+    """Return why a job has no local disk on the nodes of an allocation, or None if it has one."""
+    if allocation.types_without_disk:
+        return f"no NVMe instance storage is in {' and '.join(allocation.types_without_disk)}"
+    if orchestrator == Orchestrator.HYPERPOD_EKS:
+        # lifecycle_scripts/containers/place.sh has the reason. A path of the node is closed to pods of teams.
+        return "the kubelet of HyperPod's nodes keeps the files of pods on another volume"
+    return None
+
+
+def local_disk_warning(program: Program, allocation: Allocation, orchestrator: str, *, on_nodes: bool) -> str | None:
+    """Return the warning that the nodes of a run have no local disk, or None if they need none.
+
+    `on_nodes` says whether the run is on nodes of the platform, and not a training job of SageMaker.
+    """
+    if not program.local_disk:
+        return None
+    why = (
+        _why_no_disk(allocation, orchestrator)
+        if on_nodes
+        else "a training job of SageMaker leaves its disks when it ends"
+    )
+    if why is None:
+        return None
+    return (
+        f"warning: {program.name} keeps no checkpoints on local disks: {why}: leave checkpoint.local_disk out to keep "
+        "them in memory, or launch on nodes with local disks"
     )

@@ -1,8 +1,8 @@
-"""What the locations of a job file mean where there is no file system of the platform's, as on this machine."""
+"""Whether a platform has what a program names, and what its locations mean on a machine without the file system."""
 
 from __future__ import annotations
 
-from trainway.launch.platform.locations import SCHEMES, scheme_of
+from trainway.launch.platform.locations import SCHEMES, check_team_data, scheme_of
 from trainway.launch.program.program import Program
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
@@ -11,6 +11,23 @@ from trainway.spec.handoff import HandOff
 def needs_hand_off(program: Program) -> bool:
     """Return whether a location of the program is on a platform's file system or in its bucket."""
     return any(scheme_of(location) for location in program.locations)
+
+
+def check_names(program: Program, hand_off: HandOff) -> None:
+    """Raise UsageError for a team that the platform does not have, and for a location that the job cannot use."""
+    check_team(program, hand_off)
+    check_locations(program, hand_off)
+    check_team_data(program.name, program.team, program.locations, program.written, hand_off)
+
+
+def check_team(program: Program, hand_off: HandOff) -> None:
+    """Raise UsageError if the platform does not have the job's team."""
+    if program.team is not None and program.team not in hand_off.teams:
+        raise usage_error(
+            f"{program.name} cannot run for the team {program.team}",
+            why=f"the platform {hand_off.platform} has no such team",
+            fix=f"use one of {', '.join(hand_off.teams)}" if hand_off.teams else "leave `team` out of the job file",
+        )
 
 
 def check_locations(program: Program, hand_off: HandOff) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trainway.launch.platform.locations import run_path, team_of
-from trainway.launch.program.allocation import Allocation
+from trainway.launch.program.allocation import LOCAL_DISK, Allocation, local_disk
 from trainway.launch.program.environment import (
     NCCL_EVIDENCE,
     accelerators_environment,
@@ -17,12 +17,11 @@ from trainway.launch.program.environment import (
     job_environment,
     platform_environment,
 )
-from trainway.launch.program.local_disk import VARIABLE as LOCAL_DISK
-from trainway.launch.program.local_disk import local_disk
 from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
 from trainway.launch.runs.run_directory import RUNS
+from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 
@@ -162,3 +161,19 @@ class LocalRequest:
 def run_name(program: Program, now: datetime | None = None) -> str:
     """Return a name for a new run of a job, with the time in it, which `check_run_name` accepts."""
     return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):{_MOMENT}}"
+
+
+def check_life_cycle(request: Request, target: str, *, restarts: str, keep: str) -> None:
+    """Raise UsageError if the job file sets `life_cycle.restarts` above 0, or `life_cycle.keep_hours`.
+
+    `restarts` and `keep` say what the target does instead.
+    """
+    life_cycle = request.program.life_cycle
+    said = life_cycle.stated
+    for key, is_set, why in (
+        ("restarts", "restarts" in said and life_cycle.restarts > 0, restarts),
+        ("keep_hours", "keep_hours" in said and life_cycle.keep_hours is not None, keep),
+    ):
+        if is_set:
+            what = f"{request.program.name} cannot have life_cycle.{key} on {target}"
+            raise usage_error(what, why=why, fix=f"leave `life_cycle.{key}` out of the job file")

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from trainway.launch.program.life_cycle import check_life_cycle
-from trainway.launch.program.request import Request
+from trainway.launch.program.request import Request, check_life_cycle
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.instance import Instance

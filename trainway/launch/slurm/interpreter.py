@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePosixPath
 
-from trainway.launch.program.local_disk import VARIABLE
+from trainway.launch.program.allocation import LOCAL_DISK
 from trainway.launch.program.request import Request
 from trainway.spec.facts.instance import Instance
 from trainway.spec.image.image_reference import ecr_repository_of
@@ -80,7 +80,7 @@ def in_image(request: Request) -> list[str]:
     login = shlex.quote(f"machine {registry} login AWS password {password}") if is_ecr else ""
     disk, mounts = [], f"{mount}:{mount}"
     if request.local_disk:
-        disk = [f"export {VARIABLE}={OPT_OF_NODE / request.local_disk.relative_to('/opt')}"]
+        disk = [f"export {LOCAL_DISK}={OPT_OF_NODE / request.local_disk.relative_to('/opt')}"]
         mounts += f",/opt:{OPT_OF_NODE}"
     script = f"""\
 {_CHECKS}\

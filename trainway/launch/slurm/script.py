@@ -15,10 +15,9 @@ from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
-from trainway.launch.program.left_out import without_launcher_files
-from trainway.launch.program.life_cycle import check_life_cycle
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
-from trainway.launch.program.request import Request
+from trainway.launch.program.program import without_launcher_files
+from trainway.launch.program.request import Request, check_life_cycle
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment

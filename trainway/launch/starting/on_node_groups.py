@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainway.launch.program.allocation import FIX_ACCELERATOR, is_usable, why_unusable
 from trainway.launch.program.program import Program
-from trainway.launch.program.usable_accelerators import FIX, is_usable, why_unusable
 from trainway.spec.document import read_document
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -22,4 +22,4 @@ def check_node_groups(file: Path, program: Program, platform: Platform, catalogu
     if accelerated and not any(is_usable(program, accelerator) for _, accelerator in accelerated):
         group, accelerator = accelerated[0]
         why = f"the job cannot train on {platform.name}: {why_unusable(group.instance_type, accelerator)}"
-        raise SpecError([read_document(file).problem(("model",), why, FIX)])
+        raise SpecError([read_document(file).problem(("model",), why, FIX_ACCELERATOR)])

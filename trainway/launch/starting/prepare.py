@@ -16,10 +16,10 @@ from trainway.launch.job_file.sweep import Point
 from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.known import HandOffSource, KnownPlatform, known_platform
-from trainway.launch.platform.locations import check_team_data, scheme_of
-from trainway.launch.program.allocation import allocate, check_team
+from trainway.launch.platform.locations import scheme_of
+from trainway.launch.program.allocation import allocate
 from trainway.launch.program.launcher_conflicts import conflicts_of
-from trainway.launch.program.locations import check_locations, needs_hand_off
+from trainway.launch.program.locations import check_names, needs_hand_off
 from trainway.launch.program.lost_nodes import demand_of
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LockedPackages, Program
@@ -232,7 +232,7 @@ def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
     requests = prepare(launch, on_platform=on_platform)
     if launch.dry_run:
         lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
-        lines += [waiting_line(each) for each in requests if on_platform]
+        lines += [each.allocation.waiting(each.program.name) for each in requests if on_platform]
         # Runs of a sweep often need the same. Standard output is only what would be submitted.
         for line in filter(None, dict.fromkeys(lines)):
             print(line, file=sys.stderr)
@@ -305,11 +305,7 @@ def prepare(launch: Launch, *, on_platform: bool = True) -> list[Request]:
         points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
     allocations = []
     for point, chosen in zip_longest(points, launch.options):
-        check_team(point.program, hand_off)
-        check_locations(point.program, hand_off)
-        check_team_data(
-            point.program.name, point.program.team, point.program.locations, point.program.written, hand_off
-        )
+        check_names(point.program, hand_off)
         demand = replace(demand_of(point.program, hand_off, chosen), on_platform=on_platform)
         allocations.append(allocate(point.program, hand_off, catalogue, launch.group, demand))
         check_memory(point.program, allocations[-1], catalogue)
@@ -331,18 +327,6 @@ def prepare(launch: Launch, *, on_platform: bool = True) -> list[Request]:
         )
         for point, allocation, name in zip(points, allocations, names, strict=True)
     ]
-
-
-def waiting_line(request: Request) -> str | None:
-    """Return a sentence about a job that starts only after nodes were added. None if its group has the nodes."""
-    allocation = request.allocation
-    if any(group.count >= allocation.nodes for group in allocation.groups):
-        return None
-    group = allocation.group
-    return (
-        f"nodes of {request.program.name}: {group.name} has {group.count}, and the job waits until "
-        f"{allocation.nodes} are there"
-    )
 
 
 def _check_region(hand_off: HandOff, platform: Platform) -> None:

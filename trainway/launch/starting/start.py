@@ -17,7 +17,7 @@ from trainway.launch.job_file.programs import evaluating, load_program, load_rec
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.locations import team_of
-from trainway.launch.program import local_disk
+from trainway.launch.program.allocation import local_disk_warning
 from trainway.launch.program.lost_nodes import started_nodes
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
@@ -139,7 +139,7 @@ def _disk_warning(target: AnyTarget, request: Any) -> str | None:
     if not isinstance(request, Request):
         return None
     orchestrator = request.hand_off.orchestrator
-    return local_disk.warning(request.program, request.allocation, orchestrator, on_nodes=target.on_nodes_of_platform)
+    return local_disk_warning(request.program, request.allocation, orchestrator, on_nodes=target.on_nodes_of_platform)
 
 
 def _price(target: AnyTarget, launch: Launch, request: Any) -> NodePrice | None:
