@@ -16,7 +16,7 @@ from trainway.explain.log_lines import evidence_of_lines
 from trainway.launch.local import render_local
 from trainway.launch.program.request import LocalRequest
 from trainway.launch.runs.process_identity import started_at
-from trainway.launch.starting.prepare import prepare_here
+from trainway.launch.starting.prepare import requests_here
 from trainway.launch.target.options import Flag
 from trainway.launch.target.protocol import Handle, Phase, State, Target
 from trainway.launch.target.wanted_lines import EVERY_LINE, WantedLines, cannot_choose
@@ -98,7 +98,7 @@ TARGET = Target(
     name="background",
     heading="In the background of this machine",
     options=Options,
-    prepare=prepare_here,
+    prepare=requests_here,
     render=render,
     submit=submit,
     state=state,

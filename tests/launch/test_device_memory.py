@@ -11,7 +11,7 @@ import pytest
 from tests.launch.conftest import load_job
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import Program
-from trainway.launch.starting.device_memory import check_memory, memory_line
+from trainway.launch.starting.job_checks import check_memory, memory_line
 from trainway.spec.errors import UsageError
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff

@@ -18,7 +18,7 @@ from trainway import __version__
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.platform.deployed_version import require_upgradable
 from trainway.launch.platform.hand_off import read_deployer, read_hand_off, read_image
-from trainway.launch.starting.prepare import Launch, prepare
+from trainway.launch.starting.prepare import Launch, allocated_requests
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import BuiltImage, Deployer, HandOff, Pointer
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, parameter_name
@@ -201,7 +201,7 @@ def test_a_launch_runs_in_the_image_that_it_names_or_else_its_job_or_its_nodes(
         built(uri, name)
     batch = {"global": 16, "micro": 2}
     point = Point(load_job(tmp_path, batch=batch, **({"image": of_the_job} if of_the_job else {})), {})
-    [request] = prepare(Launch([point], tmp_path / "platform.yaml", image=asked, loaded=PLATFORM))
+    [request] = allocated_requests(Launch([point], tmp_path / "platform.yaml", image=asked, loaded=PLATFORM))
     assert request.image == f"{registry}/atlas/{used}@sha256:0"
 
 

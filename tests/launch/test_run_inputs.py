@@ -13,7 +13,7 @@ from botocore.stub import Stubber
 from tests.launch.foreign import write_foreign_job
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.program.program import Program
-from trainway.launch.starting.run_inputs import check_inputs
+from trainway.launch.starting.job_checks import check_inputs
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 

@@ -35,7 +35,7 @@ from trainway.launch.program.program import READER
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import render_request
 from trainway.launch.slurm import render_script
-from trainway.launch.starting.run_secrets import check_secrets
+from trainway.launch.starting.job_checks import check_secrets
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.problems import SpecError

@@ -16,13 +16,13 @@ from tests.launch.foreign import write_foreign_job
 from tests.launch.kubernetes.platforms import platform_named
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.program.program import Program
-from trainway.launch.starting.job_packages import TargetPython, python_here
-from trainway.launch.starting.run_trackers import (
+from trainway.launch.starting.job_checks import (
     PIP_IN_IMAGE,
     check_tracker_network,
     check_tracker_packages,
     check_tracker_rights,
 )
+from trainway.launch.starting.job_packages import TargetPython, python_here
 from trainway.spec.errors import UsageError
 from trainway.spec.sections.network import Network
 from trainway.spec.sections.observability import Observability

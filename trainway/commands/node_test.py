@@ -36,7 +36,7 @@ def prepare_test(group: str | None, options: VerifyOptions) -> NodeTest:
     """
     from trainway.extensions.find_slow.slow_search import rates_request
     from trainway.launch.registry.platform_file import platform_file_named
-    from trainway.launch.starting.prepare import Launch, prepare
+    from trainway.launch.starting.prepare import Launch, allocated_requests
     from trainway.launch.target.known import own_target
     from trainway.launch.target.options import options_from
     from trainway.spec.loader import load_platform
@@ -49,7 +49,7 @@ def prepare_test(group: str | None, options: VerifyOptions) -> NodeTest:
     if options.repairs.repair:
         require_hyperpod(platform)
     point = probe_point(options.nodes, team=options.team, command=rates_command() if options.find_slow else None)
-    [request] = prepare(Launch([point], file, group=group, image=options.image, loaded=platform))
+    [request] = allocated_requests(Launch([point], file, group=group, image=options.image, loaded=platform))
     # A repair names the node group of the nodes, so that only one group can be tested.
     request = replace(request, allocation=replace(request.allocation, others=()))
     most_bytes = options.gib * 2**30

@@ -20,7 +20,7 @@ from trainway.launch.registry.platform_file import kept_platform_file
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import OLD_SECONDS
 from trainway.launch.registry.store import Registry
-from trainway.launch.starting.device_memory import check_memory
+from trainway.launch.starting.job_checks import check_memory
 from trainway.price.run import NodePrice, node_price
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue

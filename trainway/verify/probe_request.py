@@ -29,7 +29,7 @@ class ProbeRequest(Request):
 def probe_point(nodes: int, *, team: str | None = None, command: tuple[str, ...] | None = None) -> Point:
     """Return the request of the probe, or of another program of `trainway verify`, for a number of nodes.
 
-    `prepare` of trainway/launch/starting/prepare.py makes its request.
+    `allocated_requests` of trainway/launch/starting/prepare.py makes its request.
     """
     # No program reads the file. It documents the run.
     text = yaml.safe_dump({"name": "verify", "nodes": nodes, **({"team": team} if team else {})}, sort_keys=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import DeviceMemory, LogPatterns, Program, Stop
@@ -76,7 +76,7 @@ def training_program(job: Job, text: str, until_step: int | None = None) -> Prog
         local_disk=job.checkpoint.local_disk,
         check_ranks=job.layout,
         vendors=None if job.device == "cpu" else ("nvidia",),
-        device_memory=None if job.device == "cpu" else partial(device_memory, job),
+        device_memory=None if job.device == "cpu" else cache(partial(device_memory, job)),
         rank_keys="`parallel` or `batch`",
         stop=Stop(ranks_listen=True),
         metrics=training_metrics(),

@@ -11,7 +11,7 @@ from trainway.launch.kubernetes.render import as_yaml, render_documents, shown_d
 from trainway.launch.kubernetes.submit import find, submit
 from trainway.launch.kubernetes.watch import check_shell, forward, logs, shell, state, stop
 from trainway.launch.program.request import Request
-from trainway.launch.starting.prepare import prepare_on_platform
+from trainway.launch.starting.prepare import requests_on_platform
 from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -43,7 +43,7 @@ TARGET = Target(
     },
     on_platform=on_platform,
     decided=("context", "namespace"),
-    prepare=prepare_on_platform,
+    prepare=requests_on_platform,
     render=_render,
     shown=shown_documents,
     submit=_submit,

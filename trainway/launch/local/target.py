@@ -12,7 +12,7 @@ from trainway.launch.local.run import LocalLaunch, job_failed, render_local, run
 from trainway.launch.local.watch import forward, handle_of, logs, shell, state, stop
 from trainway.launch.program.request import LocalRequest
 from trainway.launch.runs.run_directory import read_launch
-from trainway.launch.starting.prepare import prepare_here
+from trainway.launch.starting.prepare import requests_here
 from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue
 
@@ -55,7 +55,7 @@ TARGET = Target(
     name="local",
     heading="On this machine",
     options=LocalOptions,
-    prepare=prepare_here,
+    prepare=requests_here,
     render=_render,
     submit=_submit,
     attend=_attend,

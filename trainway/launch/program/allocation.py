@@ -90,11 +90,12 @@ def allocate(
     nodes, or a degree of parallelism does not divide: before anything is submitted.
     """
     demand = demand or Demand(program.nodes, program.nodes)
-    chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, demand)
+    team = team_of(hand_off, program.team)
+    chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, team, demand)
     accelerator = catalogue[chosen[0].instance_type].accelerator
     if accelerator and not is_usable(program, accelerator):
         raise _unusable(program, chosen[0].name, chosen[0].instance_type, accelerator)
-    if (bound := bound_of(program, hand_off, chosen[0], demand)).nodes < demand.nodes:
+    if (bound := _bound(hand_off, chosen[0], team, demand)).nodes < demand.nodes:
         why = bound.why
         if bound.nodes == chosen[0].max_count:
             why = f"{chosen[0].name} of {hand_off.platform} has at most {bound.nodes}"
@@ -115,7 +116,11 @@ def allocate(
 
 def bound_of(program: Program, hand_off: HandOff, group: Nodes, demand: Demand) -> Bound:
     """Return the most nodes of a group that the job can ever have."""
-    found = obtainable(hand_off, group, team_of(hand_off, program.team), borrows=demand.borrows)
+    return _bound(hand_off, group, team_of(hand_off, program.team), demand)
+
+
+def _bound(hand_off: HandOff, group: Nodes, team: str | None, demand: Demand) -> Bound:
+    found = obtainable(hand_off, group, team, borrows=demand.borrows)
     if demand.on_platform:
         return found.ever
     fix = "raise the group's max_count and deploy"
@@ -132,13 +137,15 @@ def _named(hand_off: HandOff, name: str) -> Nodes:
     return found
 
 
-def _large_enough(program: Program, hand_off: HandOff, catalogue: Catalogue, demand: Demand) -> list[Nodes]:
+def _large_enough(
+    program: Program, hand_off: HandOff, catalogue: Catalogue, team: str | None, demand: Demand
+) -> list[Nodes]:
     """Return the first group in which the job can start, and the groups like it in which it can start as well."""
     # Where no node has an accelerator, the platform is one that trains on processors.
     accelerated = [group for group in hand_off.node_groups if catalogue[group.instance_type].accelerator]
     usable = [group for group in accelerated if is_usable(program, catalogue[group.instance_type].accelerator)]
     groups = usable or accelerated or list(hand_off.node_groups)
-    bounds = {group.name: bound_of(program, hand_off, group, demand) for group in groups}
+    bounds = {group.name: _bound(hand_off, group, team, demand) for group in groups}
     for nodes in (demand.most, demand.nodes):
         if found := [group for group in groups if bounds[group.name].nodes >= nodes]:
             others = found[1:] if demand.on_platform and _keeps_in_one_group(hand_off, demand) else []

@@ -9,7 +9,7 @@ from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import as_json, render_request
 from trainway.launch.sagemaker.submit import find, submit
 from trainway.launch.sagemaker.watch import shell, state, stop
-from trainway.launch.starting.prepare import prepare_beside_platform
+from trainway.launch.starting.prepare import requests_beside_platform
 from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff import HandOff
@@ -38,7 +38,7 @@ TARGET = Target(
     },
     on_platform=_on_platform,
     decided=("region",),
-    prepare=prepare_beside_platform,
+    prepare=requests_beside_platform,
     render=_render,
     submit=submit,
     find=find,

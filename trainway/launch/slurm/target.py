@@ -11,7 +11,7 @@ from trainway.launch.slurm.options import SlurmOptions
 from trainway.launch.slurm.script import render_script, shown_script
 from trainway.launch.slurm.submit import find, submit
 from trainway.launch.slurm.watch import shell, state, stop
-from trainway.launch.starting.prepare import prepare_on_platform
+from trainway.launch.starting.prepare import requests_on_platform
 from trainway.launch.target.protocol import Handle, Target
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -38,7 +38,7 @@ TARGET = Target(
     },
     on_platform=_on_platform,
     decided=("cluster", "arn", "region"),
-    prepare=prepare_on_platform,
+    prepare=requests_on_platform,
     render=render_script,
     shown=shown_script,
     submit=submit,

@@ -29,7 +29,14 @@ from trainway.launch.registry.platform_file import platform_file_named
 from trainway.launch.runs.names import check_directory_name, check_run_name
 from trainway.launch.runs.run_directory import default_run_directory
 from trainway.launch.starting.code import sync
-from trainway.launch.starting.device_memory import check_memory, memory_line
+from trainway.launch.starting.job_checks import (
+    PIP_HERE,
+    check_memory,
+    check_node_groups,
+    check_tracker_packages,
+    check_use,
+    memory_line,
+)
 from trainway.launch.starting.job_packages import (
     TargetPython,
     lock_of,
@@ -37,17 +44,7 @@ from trainway.launch.starting.job_packages import (
     python_here,
     python_of_named_image,
 )
-from trainway.launch.starting.on_node_groups import check_node_groups
 from trainway.launch.starting.run_code import RecordedCode
-from trainway.launch.starting.run_inputs import check_inputs
-from trainway.launch.starting.run_secrets import check_secrets
-from trainway.launch.starting.run_trackers import (
-    PIP_HERE,
-    PIP_IN_IMAGE,
-    check_tracker_network,
-    check_tracker_packages,
-    check_tracker_rights,
-)
 from trainway.parts.extras import require_extras
 from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError, usage_error
@@ -174,7 +171,7 @@ def evaluation_points(program: Program) -> list[Point]:
     return [Point(evaluation_program(program.on_checkpoint, first, program.team), {})]
 
 
-def prepare_here(launch: Launch) -> list[LocalRequest]:
+def requests_here(launch: Launch) -> list[LocalRequest]:
     """Return a request for each job of a launch on this machine.
 
     Reads the platform only if a job uses its storage. Raises UsageError if that platform is not deployed. Except for a
@@ -215,21 +212,23 @@ def _platform_file_here(launch: Launch, program: Program) -> Path:
     return platform_file_named(launch.platform_file)
 
 
-def prepare_beside_platform(launch: Launch) -> list[Request]:
-    """Return what `prepare_on_platform` does, for jobs that are on none of the platform's nodes."""
-    return _prepare(launch, on_platform=False)
+def requests_beside_platform(launch: Launch) -> list[Request]:
+    """Return the requests of `requests_on_platform`, for jobs that are on none of the platform's nodes."""
+    return _complete_requests(launch, on_platform=False)
 
 
-def prepare_on_platform(launch: Launch) -> list[Request]:
+def requests_on_platform(launch: Launch) -> list[Request]:
     """Return a request for each job of a launch on a platform, and upload the code, except in a dry run.
 
-    Raises UsageError as `prepare` does, and if the code cannot be synced.
+    Raises UsageError as `allocated_requests` does, for a job that cannot use what it names, and if the code cannot be
+    synced.
     """
-    return _prepare(launch, on_platform=True)
+    return _complete_requests(launch, on_platform=True)
 
 
-def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
-    requests = prepare(launch, on_platform=on_platform)
+def _complete_requests(launch: Launch, *, on_platform: bool) -> list[Request]:
+    """Return requests with the locks of their packages and the location of their code, which is uploaded."""
+    requests = allocated_requests(launch, on_platform=on_platform)
     if launch.dry_run:
         lines = [memory_line(each.program, each.allocation, load_catalogue()) for each in requests]
         lines += [each.allocation.waiting(each.program.name) for each in requests if on_platform]
@@ -240,13 +239,8 @@ def _prepare(launch: Launch, *, on_platform: bool) -> list[Request]:
         _check_conflicts(requests, launch.code_directory)
     python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
     for request in requests:
-        check_tracker_network(request.program, launch.platform)
-        check_tracker_rights(request.program, launch.platform)
-        check_tracker_packages(request.program, partial(python, request.image_name), PIP_IN_IMAGE)
-        check_secrets(request.program, launch.platform, ask=launch.known.deployed)
-        # A dry run may be of data that is still to come.
-        if not launch.dry_run:
-            check_inputs(request.program, request.hand_off)
+        python_of_image = partial(python, request.image_name)
+        check_use(request, launch.platform, python_of_image, ask=launch.known.deployed, dry_run=launch.dry_run)
     requests = [
         replace(
             request,
@@ -288,7 +282,7 @@ def _check_conflicts(requests: Sequence[Request], directory: str | None) -> None
         print(f"warning: {conflict.why}; {conflict.fix}", file=sys.stderr)
 
 
-def prepare(launch: Launch, *, on_platform: bool = True) -> list[Request]:
+def allocated_requests(launch: Launch, *, on_platform: bool = True) -> list[Request]:
     """Return a request for each job of a launch, and upload nothing.
 
     Each job runs in the image of the launch, or else in the one that its job file or its nodes name. A resumed job has

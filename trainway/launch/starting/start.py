@@ -79,7 +79,7 @@ def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Ca
     job that failed while the launcher ran it, which ends the launch. Nothing is submitted of a sweep of which one job
     cannot be.
     """
-    launch, requests = prepared(
+    launch, requests = with_requests(
         target, replace(launch, source="deployed or file") if launch.dry_run else launch, options
     )
     typed = launch.options
@@ -112,7 +112,7 @@ def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Ca
         )
 
 
-def prepared(target: AnyTarget, launch: Launch, options: Mapping[str, Any]) -> tuple[Launch, Sequence[Any]]:
+def with_requests(target: AnyTarget, launch: Launch, options: Mapping[str, Any]) -> tuple[Launch, Sequence[Any]]:
     """Return a launch with the typed options of its target, and a request for each of its jobs.
 
     `options` are as those of `start`. Raises UsageError for a job that cannot be submitted, or whose evaluation cannot.

@@ -125,7 +125,7 @@ class Target(Generic[Request, Options]):
     decided: tuple[str, ...] = ()
     """The keys of a handle for which `on_platform` can have a value."""
     prepare: Callable[[Any], Sequence[Request]]
-    """Check the jobs of a Launch: `prepare_on_platform`, `prepare_beside_platform`, or `prepare_here` of
+    """Check the jobs of a Launch: `requests_on_platform`, `requests_beside_platform`, or `requests_here` of
     trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
     """Return exactly what is submitted, as `--dry-run --full` prints it. Refuse what cannot be submitted."""

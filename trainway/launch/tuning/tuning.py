@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainway.launch.job_file.on_checkpoint import job_model
-from trainway.launch.starting.device_memory import RESERVED_GIB
+from trainway.launch.starting.job_checks import RESERVED_GIB
 from trainway.launch.tuning.layout_runs import gpus_here, measured_seconds
 from trainway.parts.job import SHARE_OF_PEAK, Job, LayoutChoice, NodeRates, layout_choices
 from trainway.spec import strict_yaml
