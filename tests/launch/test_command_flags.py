@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from tests.launch.conftest import write_job
 from trainway.cli import app
-from trainway.launch.job_file.command_flags import CommandFlags
-from trainway.launch.job_file.programs import interactive_program, load_program, program_of_command
+from trainway.launch.job_file.programs import CommandFlags, interactive_program, load_program, program_of_command
 from trainway.launch.program.program import Program
 from trainway.launch.program.trackers import ProgramTrackers
 from trainway.launch.starting.start import points_of_command

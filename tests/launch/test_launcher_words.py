@@ -68,7 +68,7 @@ def test_a_script_is_read_with_the_values_that_it_sets() -> None:
         ({"nnodes": "1", "nproc-per-node": "8"}, True),
         ({"nnodes": "$SLURM_NNODES"}, False),
     ]
-    assert read.commands[1].known("nnodes") is None
+    assert read.commands[1].known.get("nnodes") is None
     assert dict(read.exported) == {"FI_PROVIDER": "tcp", "LD_LIBRARY_PATH": "/x:$LD_LIBRARY_PATH"}
 
 
@@ -86,7 +86,7 @@ print(2)'; torchrun --nnodes=3 train.py
 """
     srun, python, torchrun = read_script(text).commands
     assert [each.launcher for each in (srun, python, torchrun)] == ["srun", "python", "torchrun"]
-    assert torchrun.known("nnodes") == "3"
+    assert torchrun.known.get("nnodes") == "3"
 
 
 def test_what_only_a_shell_knows_is_one_word() -> None:
@@ -97,6 +97,6 @@ torchrun --nproc-per-node $RANKS --rdzv-endpoint="$(hostname -f):29500" train.py
 """
     accelerate, torchrun = read_script(text).commands
     assert (accelerate.program, torchrun.program) == (("train.py",), ("train.py",))
-    assert accelerate.known("num-processes") is None and "$" in str(accelerate.options["machine-rank"])
-    assert accelerate.known("num-machines") == "2" and torchrun.known("rdzv-endpoint") == "localhost:29500"
-    assert read_script(text, {"1": "4"}).commands[0].known("num-machines") == "4"
+    assert accelerate.known.get("num-processes") is None and "$" in str(accelerate.options["machine-rank"])
+    assert accelerate.known.get("num-machines") == "2" and torchrun.known.get("rdzv-endpoint") == "localhost:29500"
+    assert read_script(text, {"1": "4"}).commands[0].known.get("num-machines") == "4"

@@ -124,8 +124,7 @@ def _asked(words: list[str], options: LaunchOptions, platform_file: Path) -> Lau
 
 def _points(words: list[str], options: LaunchOptions) -> list[Point]:
     """Return the programs of a launch. Raises UsageError for options that do not go together."""
-    from trainway.launch.job_file.command_flags import KEYS, CommandFlags
-    from trainway.launch.job_file.programs import interactive_program
+    from trainway.launch.job_file.programs import KEYS_OF_FLAGS, CommandFlags, interactive_program
     from trainway.launch.job_file.sweep import Point, array_axis
     from trainway.launch.starting.start import is_job_file, points_of, points_of_command
 
@@ -134,7 +133,7 @@ def _points(words: list[str], options: LaunchOptions) -> list[Point]:
     axes = [*(options.sweep or []), *([] if options.array is None else [array_axis(options.array)])]
     in_file = is_job_file(words)
     if in_file and (flag := flags.first):
-        why, fix = "the job file says it", f"set `{KEYS[flag]}` in {words[0]}"
+        why, fix = "the job file says it", f"set `{KEYS_OF_FLAGS[flag]}` in {words[0]}"
         raise usage_error(f"{flag} cannot be used with a job file", why=why, fix=fix)
     if not in_file and options.until_step is not None:
         why = "Trainway does not count the steps of a command"

@@ -26,8 +26,7 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.ports import free_port
 from tests.synthesis import ROOT
-from trainway.launch.job_file.command_flags import CommandFlags
-from trainway.launch.job_file.programs import interactive_program, load_program
+from trainway.launch.job_file.programs import CommandFlags, interactive_program, load_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request

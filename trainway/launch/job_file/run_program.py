@@ -30,6 +30,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         nodes=file.nodes,
         team=file.team,
         command=command,
+        is_script=bool(run.script),
         started_by=(
             f"--stop-signal={run.stop.signal}",
             f"--grace={run.stop.grace}",

@@ -1,14 +1,13 @@
-"""What in the words of a program conflicts with what the platform does: which nodes meet, and how many ranks start."""
+"""What in the words and variables of a program conflicts with the platform: nodes that meet, ranks, and the image."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainway.launch.platform.locations import SCHEMES
-from trainway.launch.program.environment_conflicts import taken_away
 from trainway.launch.program.launcher_words import (
     LauncherCommand,
     Script,
@@ -24,6 +23,31 @@ _LOCATION = re.compile(rf"(?:^|=)((?:{'|'.join(SCHEMES)}):/(?!/)\S*)")
 _OF_SHELL = re.compile(r"\$(\w+|\{\w+\})")
 _TOLD = "the launcher tells torchrun how many nodes there are, and where they meet"
 _TORCHRUN = "write `torchrun` in its place, whose variables the library reads"
+# Values with which a variable takes nothing away, in lower case. The plugin has two names, which NCCL compares without
+# case: nvidia_plugin_name_fixup in src/nccl_ofi_interface_nvidia.cpp of aws-ofi-nccl (read 2026-11-29)
+_HARMLESS = {
+    "NCCL_NET": ("aws libfabric", "libfabric"),
+    "NCCL_NET_PLUGIN": ("ofi", "aws-ofi"),
+    "FI_PROVIDER": ("efa",),
+}
+_IMAGE = "replaces what the image sets, by which its programs and the plugin of EFA are found"
+_TAKEN: Mapping[str, str] = {
+    "NCCL_NET": "chooses another network than EFA",
+    "NCCL_NET_PLUGIN": "chooses another plugin than that of EFA",
+    "NCCL_TUNER_PLUGIN": "is the file of another image, and replaces the tuner of the plugin of EFA",
+    "NCCL_SOCKET_IFNAME": "chooses the interfaces of NCCL, and those of a node have other names",
+    "GLOO_SOCKET_IFNAME": "chooses the interface of Gloo, and those of a node have other names",
+    "FI_PROVIDER": "chooses another provider of libfabric than efa",
+    "LD_LIBRARY_PATH": _IMAGE,
+    "LD_PRELOAD": "loads a library into each process before those of the image",
+    "PATH": _IMAGE,
+    "PYTHONHOME": "replaces the Python of the image",
+    "CUDA_VISIBLE_DEVICES": "hides GPUs of the node, each of which a rank uses",
+    "NVIDIA_VISIBLE_DEVICES": "hides GPUs of the node, each of which a rank uses",
+    "NEURON_RT_VISIBLE_CORES": "hides NeuronCores of the node",
+    "NCCL_P2P_DISABLE": "turns NVLink off between the GPUs of a node",
+    "NCCL_SHM_DISABLE": "turns shared memory off between the GPUs of a node",
+}
 
 
 @dataclass(frozen=True)
@@ -47,16 +71,17 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
         return []
     found = [
         Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
-        for name, why in taken_away(program.environment, program.allowed_variables, ranks).items()
+        for name, why in _taken_away(program.environment, program.allowed_variables, ranks).items()
     ]
-    found += _same_on_all_nodes(program)
+    commands = _commands(program)
+    found += _same_on_all_nodes(program, commands)
     if (program.outputs or "").rstrip("/").removesuffix(f"/{program.team}") == "s3:/runs":
         why = f"{program.outputs} has the files of the launcher, which the program could delete"
         found.append(Conflict(("run", "outputs"), why, "leave `outputs` out, or name another prefix: s3:/checkpoints"))
     if program.is_script:
         script = read_script(program.command[0], program.environment)
         return [*found, *_in_script(("run", "script"), script, program, ranks)]
-    key, commands = ("run", "command"), launchers_of_command(program.command)
+    key = ("run", "command")
     found += _words(program.command)
     file = script_of(program.command)
     if file is not None and directory is not None and (text := _text(directory / file)) is not None:
@@ -73,7 +98,7 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
 def _in_script(key: tuple[str, ...], script: Script, program: Program, ranks: int | None) -> Iterator[Conflict]:
     # `PATH=/opt/bin:$PATH` takes nothing away.
     replaced = {name: value for name, value in script.exported.items() if f"${name}" not in value.replace("{", "")}
-    for name, why in taken_away(replaced, program.allowed_variables, ranks).items():
+    for name, why in _taken_away(replaced, program.allowed_variables, ranks).items():
         yield Conflict(key, f"{name} {why}", _allow(name))
     yield from _all(key, script.commands, program.nodes, ranks)
 
@@ -89,10 +114,13 @@ def starts_on_all_nodes(program: Program) -> str | None:
     return next((each.launcher for each in commands if each.launcher in refused and not each.may_not_run), None)
 
 
-def _same_on_all_nodes(program: Program) -> Iterator[Conflict]:
-    """Yield the variables whose value cannot be right on several nodes. torchrun gives its ranks their own."""
+def _commands(program: Program) -> Sequence[LauncherCommand]:
     words = program.command
-    commands = read_script(words[0]).commands if program.is_script else launchers_of_command(words)
+    return read_script(words[0]).commands if program.is_script else launchers_of_command(words)
+
+
+def _same_on_all_nodes(program: Program, commands: Sequence[LauncherCommand]) -> Iterator[Conflict]:
+    """Yield the variables whose value cannot be right on several nodes. torchrun gives its ranks their own."""
     if program.nodes == 1 or any(each.launcher == "torchrun" for each in commands):
         return
     for name in sorted({*program.environment} - {*program.allowed_variables}):
@@ -159,20 +187,20 @@ def _of_launcher(command: LauncherCommand, nodes: int, ranks: int | None) -> Ite
 def _of_torchrun(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
     if nodes > 1 and "standalone" in command.options:
         yield _wrong(f"--standalone: {_alone(nodes)}", f"leave --standalone out: {_TOLD}")
-    if wanted := command.known("nnodes"):
+    if wanted := command.known.get("nnodes"):
         yield from _number_of_nodes(wanted, nodes)
     if nodes == 1:
         return
     # The backend is c10d unless the words say otherwise, and only the static one has use for --master-addr and
     # --node-rank: get_rdzv_endpoint in torch/distributed/run.py of PyTorch 2.13.
-    if where := command.known("rdzv-endpoint"):
+    if where := command.known.get("rdzv-endpoint"):
         unknown = "a run does not know the names of its nodes before it starts"
         why = "each node would wait for itself" if _THIS_NODE.fullmatch(where) else unknown
         yield _wrong(f"--rdzv-endpoint={where}: {why}", f"leave --rdzv-endpoint out: {_TOLD}")
-    if command.known("rdzv-backend") != "static":
+    if command.known.get("rdzv-backend") != "static":
         return
     rank = command.options.get("node-rank")
-    if rank is None or command.known("node-rank") is not None:
+    if rank is None or command.known.get("node-rank") is not None:
         why = f"--rdzv-backend=static: each of the {nodes} nodes would be node {rank or 0}"
         yield _wrong(why, f"leave --rdzv-backend out: {_TOLD}")
 
@@ -192,7 +220,7 @@ def _number_of_nodes(wanted: str, nodes: int) -> Iterator[Conflict]:
 
 
 def _of_accelerate(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
-    machines, rank = command.known("num-machines"), command.known("machine-rank")
+    machines, rank = command.known.get("num-machines"), command.known.get("machine-rank")
     if nodes == 1:
         if machines and machines.isdigit() and int(machines) > 1:
             why = f"--num_machines={machines}: the job has 1 node, and the others would never come"
@@ -216,13 +244,13 @@ def _of_deepspeed(command: LauncherCommand, nodes: int) -> Iterator[Conflict]:
     if nodes > 1 and "no-ssh" not in command.options:
         why = f"deepspeed: each of the {nodes} nodes would start ranks on all nodes of its host file, or train alone"
         yield _wrong(why, _TORCHRUN)
-    wanted = command.known("num-nodes")
+    wanted = command.known.get("num-nodes")
     if nodes == 1 and wanted and wanted.isdigit() and int(wanted) > 1:
         yield _wrong(f"--num_nodes={wanted}: the job has 1 node", f"set `nodes: {wanted}`, or leave --num_nodes out")
 
 
 def _processes(command: LauncherCommand, option: str, word: str, ranks: int | None) -> Iterator[Conflict]:
-    wanted = command.known(option)
+    wanted = command.known.get(option)
     if ranks is None or wanted is None or not wanted.isdigit() or int(wanted) == ranks:
         return
     fix = f"leave {word} out: the launcher starts a rank for each accelerator"
@@ -248,3 +276,22 @@ def _alone(nodes: int) -> str:
 
 def _wrong(why: str, fix: str) -> Conflict:
     return Conflict((), why, fix)
+
+
+def _taken_away(environment: Mapping[str, str], allowed: Collection[str], ranks: int | None) -> dict[str, str]:
+    """Return what each variable takes away, by its name. Variables in `allowed` are left out.
+
+    `ranks` is the number of accelerators of a node, or None if it is not known.
+    """
+    return {
+        name: _TAKEN[name]
+        for name, value in environment.items()
+        if name in _TAKEN and name not in allowed and not _is_harmless(name, value.strip().lower(), ranks)
+    }
+
+
+def _is_harmless(name: str, value: str, ranks: int | None) -> bool:
+    if name.endswith("_VISIBLE_DEVICES"):
+        # All GPUs of a node. Most types with several have eight.
+        return value == "all" or set(value.replace(" ", "").split(",")) >= set(map(str, range(ranks or 8)))
+    return value in _HARMLESS.get(name, ()) or (name.endswith("_DISABLE") and value in ("", "0"))

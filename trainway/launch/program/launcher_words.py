@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import PurePosixPath
 
@@ -83,11 +83,14 @@ class LauncherCommand:
     program: tuple[str, ...]
     is_open: bool = False
     may_not_run: bool = False
+    known: Mapping[str, str] = field(init=False)
+    """The options whose values do not depend on a shell."""
 
-    def known(self, option: str) -> str | None:
-        """Return the value of an option, or None if the option is absent or only a shell knows its value."""
-        value = self.options.get(option)
-        return None if value is None or "$" in value or "`" in value else value
+    def __post_init__(self) -> None:
+        """Choose the options whose values are known."""
+        given = {name: value for name, value in self.options.items() if value is not None}
+        known = {name: value for name, value in given.items() if "$" not in value and "`" not in value}
+        object.__setattr__(self, "known", known)
 
 
 def launchers_of_command(words: Sequence[str]) -> list[LauncherCommand]:

@@ -181,6 +181,8 @@ class Program:
     rank_words: tuple[str, ...] | None = None
     """What another launcher of ranks than that of `command` starts them with. None: the words of `command` behind its
     launcher."""
+    is_script: bool = False
+    """Whether the command is a bash script, which is one word of the command."""
     started_by: tuple[str, ...] | None = None
     """Options of start_program.py, which starts the command on each node. None starts the command itself."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -242,11 +244,6 @@ class Program:
     """The job that evaluates the checkpoints, or None."""
     log_patterns: LogPatterns | None = None
     """Lines by which an operator sees that the program makes progress. None if the program prints no such lines."""
-
-    @property
-    def is_script(self) -> bool:
-        """Return whether the command is a bash script, which is one word of the command."""
-        return "--script" in (self.started_by or ())
 
     @property
     def reads_metric_files(self) -> bool:

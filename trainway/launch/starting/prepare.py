@@ -296,7 +296,12 @@ def allocated_requests(launch: Launch, *, on_platform: bool = True) -> list[Requ
     hand_off = known.hand_off
     _check_region(hand_off, known.platform)
     if not launch.resumed:
-        points = [replace(point, program=with_checkpoints_of_team(point.program, hand_off)) for point in points]
+        points = [
+            replace(point, program=with_checkpoints_of_team(point.program, hand_off))
+            if point.program.default_checkpoints
+            else point
+            for point in points
+        ]
     allocations = []
     for point, chosen in zip_longest(points, launch.options):
         check_names(point.program, hand_off)

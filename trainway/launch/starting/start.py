@@ -12,8 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainway.launch.job_file.command_flags import NO_FLAGS, CommandFlags
-from trainway.launch.job_file.programs import evaluating, load_program, load_recorded_program, program_of_command
+from trainway.launch.job_file.programs import (
+    NO_FLAGS,
+    CommandFlags,
+    evaluating,
+    load_program,
+    load_recorded_program,
+    program_of_command,
+)
 from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.locations import team_of
