@@ -1,10 +1,21 @@
-"""`python -m tests.rooms` redraws the pictures of docs/design.md: the folders, and which of them imports which."""
+"""`python -m tests.rooms` redraws the pictures of docs/design.md: the folders, and which of them imports which.
+
+`python -m tests.rooms launch JOB …` prints the modules that such a command line enters, as a debugger does.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import io
+import json
 import re
-from collections.abc import Collection, Iterable
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from types import CodeType, FrameType
+from typing import Any
 
 from tests.synthesis import ROOT
 
@@ -20,6 +31,13 @@ TOPS = {
 }
 # Modules at the top of a package that import nothing of it, each a box of its own. That of `trainway` has its version.
 LEAVES = ("emulator.errors", "trainway", "training.errors")
+
+# What a person follows from the command line to a target. A debugger steps over what these modules compute with: the
+# specification, the manifests, and the prices.
+_FOLLOWED = ("trainway.cli", "trainway.commands", "trainway.launch", "trainway.parts")
+# The job file's model is entered as well, and what it calls itself is stepped over.
+_ENTERED = (*_FOLLOWED, "training.config")
+_FOLDERS = (f"{ROOT}/trainway/", f"{ROOT}/training/config/")
 
 Arrow = tuple[str, str]
 
@@ -120,8 +138,75 @@ def _identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_")
 
 
+def rooms_of_launch(words: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Run `trainway` with the words of a launch, and return how often it enters each module, in order of first entry.
+
+    An entry is a call by a function of another module of ours. The key `before` has the entries until the target
+    renders the job, and `whole` all of them. Imports, and functions that pydantic calls, are no entries.
+    """
+    from trainway.cli import narrowed
+    from trainway.launch.target.known import target_named
+
+    target: Any = target_named(words[words.index("--target") + 1]).render
+    found: dict[str, Counter[str]] = {"before": Counter(), "whole": Counter()}
+    resumed = set[FrameType]()
+
+    def entered(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        room = _module_of(code)
+        if event != "call" or room is None or not room.startswith(_ENTERED) or frame in resumed:
+            return
+        if code.co_flags & inspect.CO_GENERATOR:
+            resumed.add(frame)
+        if code is target.__code__:
+            found["rendered"] = Counter()
+        caller = _caller_of(frame)
+        if caller != room and (caller is None or caller.startswith(_FOLLOWED)):
+            found["whole"][room] += 1
+            if "rendered" not in found:
+                found["before"][room] += 1
+
+    command = narrowed(words)
+    sys.setprofile(entered)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            command(words, standalone_mode=False)
+    finally:
+        sys.setprofile(None)
+    assert "rendered" in found, "the target rendered nothing"
+    return {"before": dict(found["before"]), "whole": dict(found["whole"])}
+
+
+def _caller_of(frame: FrameType) -> str | None:
+    """Return the module of ours that calls the function of a frame, or None if it is Typer or this module.
+
+    Returns the module of the function itself if the call is no entry: pydantic calls it, or an import does.
+    """
+    own, caller, above = _module_of(frame.f_code), None, frame.f_back
+    is_entry = frame.f_code.co_name != "<module>"
+    while above is not None:
+        module = _module_of(above.f_code)
+        if module is not None and above.f_code.co_name == "<module>":
+            is_entry = False
+        if caller is None:
+            caller = module
+            is_entry = is_entry and "/pydantic/" not in above.f_code.co_filename
+        above = above.f_back
+    return caller if is_entry else own
+
+
+def _module_of(code: CodeType) -> str | None:
+    """Return the module of ours that has a function, or None."""
+    if not code.co_filename.startswith(_FOLDERS):
+        return None
+    return code.co_filename[len(f"{ROOT}/") : -len(".py")].replace("/", ".").removesuffix(".__init__")
+
+
 def main() -> None:
-    """Replace what stands between the page's markers."""
+    """Replace what stands between the page's markers, or print the modules that a launch enters, as JSON."""
+    if words := sys.argv[1:]:
+        print(json.dumps(rooms_of_launch(words), indent=2))
+        return
     PAGE.write_text(BETWEEN.sub(lambda _: draw(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
