@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,16 @@ from tests.launch.conftest import write_job
 from tests.launch.foreign import write_foreign_job
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm, request
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.sweep import Point
 from trainway.launch.job_file.training_program import training_command
 from trainway.launch.program.allocation import allocate
+from trainway.launch.program.program import RunLifeCycle
 from trainway.launch.program.request import Request
-from trainway.launch.slurm import SlurmOptions, render_script
+from trainway.launch.slurm import TARGET, SlurmOptions, render_script
 from trainway.launch.slurm.interpreter import EFA, EFA_LIBRARIES
 from trainway.launch.slurm.lost_nodes import CONTINUES
+from trainway.launch.starting.prepare import Launch
+from trainway.launch.starting.start import start
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff, TeamData
 
@@ -60,6 +65,35 @@ def test_the_script_is_good_bash(options: SlurmOptions, instance_type: str, tmp_
         [shellcheck, "--severity=warning", "-"], input=script, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.usefixtures("empty_account")
+def test_a_launch_renders_its_script_once(tmp_path: Path, hand_off: HandOff, monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+
+    monkeypatch.chdir(tmp_path)
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=hand_off.bucket)
+    asked, rendered = request(tmp_path, on_slurm(hand_off)), list[Request]()
+
+    def counted(request: Request, *given: Any) -> str:
+        rendered.append(request)
+        return render_script(request, *given)
+
+    # The package has a function of the name of the module.
+    module = sys.modules["trainway.launch.slurm.submit"]
+    monkeypatch.setattr(module, "render_script", counted)
+    monkeypatch.setattr(module, "cluster_of", lambda *_: {"cluster": "atlas"})
+    monkeypatch.setattr(module, "on_cluster", lambda *_, **__: "7")
+    monkeypatch.setattr("trainway.launch.starting.start._check_platform", lambda *_: None)
+    target = dataclasses.replace(TARGET, prepare=lambda _: [asked], render=counted)
+    launch = Launch([Point(asked.program, {})], ROOT / "examples/hyperpod-slurm-p5en.yaml")
+    assert start(target, launch, {}) == 0
+    assert len(rendered) == 1
+    kept = RunLifeCycle(keep_hours=1, stated=frozenset({"keep_hours"}))
+    refused = dataclasses.replace(asked, program=dataclasses.replace(asked.program, life_cycle=kept))
+    with pytest.raises(UsageError, match="keep_hours"):
+        start(dataclasses.replace(target, prepare=lambda _: [refused]), launch, {})
+    assert len(rendered) == 1
 
 
 def test_every_node_runs_the_one_training_command(tmp_path: Path, hand_off: HandOff) -> None:

@@ -140,27 +140,23 @@ _STARTERS = _Start(
 )
 
 
+def check_job(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> None:
+    """Raise UsageError for a job that Slurm cannot run, and for options that the platform does not support."""
+    del catalogue
+    _checked(request, options or SlurmOptions())
+
+
 def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions | None = None) -> str:
-    """Return the script for sbatch. Raises UsageError for options that the platform does not support.
+    """Return the script for sbatch. Raises UsageError as `check_job` does.
 
     It runs as often as the job is started: a job that lost a node or was preempted is queued again, and resumes from
     its latest checkpoint.
     """
     options = options or SlurmOptions()
-    _check_has_team(request)
-    check_life_cycle(
-        request,
-        "Slurm",
-        restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
-        keep="Slurm decides for the whole cluster how long it remembers jobs",
-    )
-    if options.environment:
-        _check_needs_no_image(request, options.environment)
+    earlier = _checked(request, options)
     if options.continues:
-        check_options(request, options)
         request = continuing(request)
     instance = catalogue[request.allocation.group.instance_type]
-    earlier = earlier_run(request, options.after) if options.after else None
     start = _RANKS if request.program.started_by is None else _STARTERS
     interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
     lines = [
@@ -192,6 +188,33 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     ]
     lost = CONTINUES if options.continues else ENDS
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **start.step, **lost)
+
+
+def _checked(request: Request, options: SlurmOptions) -> Earlier | None:
+    """Return the run that has to succeed first. Raises UsageError as `check_job` does."""
+    _check_has_team(request)
+    check_life_cycle(
+        request,
+        "Slurm",
+        restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
+        keep="Slurm decides for the whole cluster how long it remembers jobs",
+    )
+    if options.environment:
+        _check_needs_no_image(request, options.environment)
+    if options.continues:
+        check_options(request, options)
+    earlier = earlier_run(request, options.after) if options.after else None
+    what = f"{request.program.name} cannot be launched under Slurm like that"
+    if launcher := starts_on_all_nodes(request.program):
+        why = f"each node runs the program, and {launcher} would start the ranks of all nodes again"
+        raise usage_error(what, why=why, fix="write torchrun in the place of it, or submit the script with sbatch")
+    if options.borrow:
+        _check_borrowing(request)
+    for name, value in (("exclude", options.exclude), ("reservation", options.reservation)):
+        if value is not None and not _ONE_WORD.fullmatch(value):
+            why = f"--{name} is {value!r}, and Slurm takes names with commas between them"
+            raise usage_error(what, why=why, fix=f"write them without spaces, for example --{name} first,second")
+    return earlier
 
 
 def shown_script(script: str) -> str:
@@ -260,19 +283,10 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         directives.append(f"gpus-per-node={accelerator.count}" if name == "gpu" else f"gres={name}:{accelerator.count}")
     if request.program.team:
         directives.append(f"account={request.program.team}")
-    if launcher := starts_on_all_nodes(request.program):
-        what = f"{request.program.name} cannot be launched under Slurm like that"
-        why = f"each node runs the program, and {launcher} would start the ranks of all nodes again"
-        raise usage_error(what, why=why, fix="write torchrun in the place of it, or submit the script with sbatch")
     if options.borrow:
-        _check_borrowing(request)
         directives.append(f"qos={BORROWED}")
     for name, value in (("exclude", options.exclude), ("reservation", options.reservation)):
         if value is not None:
-            if not _ONE_WORD.fullmatch(value):
-                what = f"{request.program.name} cannot be launched under Slurm like that"
-                why = f"--{name} is {value!r}, and Slurm takes names with commas between them"
-                raise usage_error(what, why=why, fix=f"write them without spaces, for example --{name} first,second")
             directives.append(f"{name}={value}")
     if options.time_limit_minutes is not None:
         directives += [f"time={options.time_limit_minutes}", f"signal=B:USR1@{_saving_seconds(request)}"]

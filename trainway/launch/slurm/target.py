@@ -8,7 +8,7 @@ from trainway.launch.slurm.evidence import evidence
 from trainway.launch.slurm.forward import forward
 from trainway.launch.slurm.logs import logs
 from trainway.launch.slurm.options import SlurmOptions
-from trainway.launch.slurm.script import render_script, shown_script
+from trainway.launch.slurm.script import check_job, render_script, shown_script
 from trainway.launch.slurm.submit import find, submit
 from trainway.launch.slurm.watch import shell, state, stop
 from trainway.launch.starting.prepare import requests_on_platform
@@ -40,6 +40,7 @@ TARGET = Target(
     decided=("cluster", "arn", "region"),
     prepare=requests_on_platform,
     render=render_script,
+    check=check_job,
     shown=shown_script,
     submit=submit,
     find=find,

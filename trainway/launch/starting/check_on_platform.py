@@ -10,7 +10,7 @@ from pathlib import Path
 from trainway.launch.job_file.programs import load_program
 from trainway.launch.job_file.sweep import Point
 from trainway.launch.starting.prepare import Launch
-from trainway.launch.starting.start import rendered, with_requests
+from trainway.launch.starting.start import check_jobs, with_requests
 from trainway.launch.target.known import own_target
 from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError
@@ -30,7 +30,7 @@ def check_on_platform(job_file: Path, platform_file: Path, platform: Platform) -
     try:
         with contextlib.redirect_stderr(printed):
             launch, requests = with_requests(target, launch, {})
-            rendered(target, requests, launch.options)
+            check_jobs(target, requests, launch.options)
     except SpecError:
         raise
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Start runs. Every job of a launch is checked and rendered before the first is submitted."""
+"""Start runs. Every job of a launch is checked before the first is submitted."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Ca
         for line in dict.fromkeys(map(partial(_price_line, target, launch), requests, typed)):
             if line:
                 print(line, file=sys.stderr)
-        documents = rendered(target, requests, typed)
+        documents = [
+            target.render(each, load_catalogue(), chosen) for each, chosen in zip(requests, typed, strict=True)
+        ]
         print("".join(documents if launch.full else map(target.shown, documents)), end="")
         return 0
     kept = {
@@ -105,7 +107,7 @@ def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Ca
         **({} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}),
         **_kept_of_evaluations(launch.points[0].program, requests[0]),
     }
-    rendered(target, requests, typed)
+    check_jobs(target, requests, typed)
     if not all(isinstance(request, Request) for request in requests):
         # Runs of this machine. Their directories are all the record that there is.
         return _first_failure(
@@ -175,9 +177,10 @@ def _first_failure(exit_statuses: Iterable[int]) -> int:
     return next(filter(None, exit_statuses), 0)
 
 
-def rendered(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) -> list[str]:
-    """Return what would be submitted of each request. Raises UsageError if one of them cannot be."""
-    return [target.render(each, load_catalogue(), chosen) for each, chosen in zip(requests, typed, strict=True)]
+def check_jobs(target: AnyTarget, requests: Sequence[Any], typed: Sequence[Any]) -> None:
+    """Raise UsageError if one of the requests cannot be submitted."""
+    for each, chosen in zip(requests, typed, strict=True):
+        (target.check or target.render)(each, load_catalogue(), chosen)
 
 
 def _submit(
@@ -230,7 +233,7 @@ def _check_evaluations(target: AnyTarget, launch: Launch) -> None:
         with contextlib.redirect_stderr(io.StringIO()):
             # A dry run prints the price and the memory of the run, and not of its evaluation.
             requests = target.prepare(first)
-        rendered(target, requests, typed)
+        check_jobs(target, requests, typed)
 
 
 def _kept_of_evaluations(program: Program, request: Any) -> dict[str, Any]:

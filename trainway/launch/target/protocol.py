@@ -129,6 +129,9 @@ class Target(Generic[Request, Options]):
     trainway/launch/starting/prepare.py."""
     render: Callable[[Request, Catalogue, Options], str]
     """Return exactly what is submitted, as `--dry-run --full` prints it. Refuse what cannot be submitted."""
+    check: Callable[[Request, Catalogue, Options], object] | None = None
+    """Refuse what cannot be submitted, as `render` does. A launch checks all jobs before it submits the first one.
+    Without the function, it renders them."""
     shown: Callable[[str], str] = _as_it_is
     """Return what `--dry-run` prints of a rendered document without `--full`: the document without the launcher's own
     files. By default, all of it."""
