@@ -101,7 +101,7 @@ def test_a_pod_of_kubernetes_is_given_the_probe_as_it_is() -> None:
     request = asked(hand_off_of(platform_named("nobody")), 2)
     (*_, runtime, job) = render_documents(request, CATALOGUE, KubernetesOptions())
     trainer = job["spec"]["trainer"]
-    assert trainer["command"] == list(request.command(DIRECTORY))
+    assert trainer["command"] == list(request.on_nodes(DIRECTORY).command)
     assert trainer["numNodes"] == 2
     job_set = runtime["spec"]["template"]["spec"]
     (container,) = job_set["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]

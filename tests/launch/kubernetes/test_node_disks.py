@@ -160,7 +160,7 @@ def test_a_run_with_disks_of_its_nodes_only_is_killed_and_resumes_from_s3(
     s3: Any, corpus: Path, tmp_path: Path
 ) -> None:
     run = Run(tmp_path / "cluster", "PyTorchJob")
-    metrics = f"{run.request.path}/metrics.jsonl"
+    metrics = f"{run.request.on_nodes().paths.path}/metrics.jsonl"
     try:
         run.start()
         end = time.monotonic() + 300

@@ -21,7 +21,7 @@ from tests.launch.kubernetes.trainer import pod_template_of
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
-from trainway.launch.program.lost_nodes import started_nodes
+from trainway.launch.program.lost_nodes import node_counts
 
 GROUPS = [{"name": "train", "instance_type": "m7i.2xlarge", "count": 3}]
 PLATFORM = platform_of(node_groups=GROUPS, teams=[], kubernetes=OPERATORS)
@@ -90,7 +90,7 @@ class Submitted:
         config_map, *runtimes, self.job = render_documents(self.request, CATALOGUE, asked)
         self.config_maps = {config_map["metadata"]["name"]: config_map["data"]}
         self.run = Path(self.request.directory)
-        name, pods = self.request.run, range(started_nodes(self.request, asked))
+        name, pods = self.request.run, range(node_counts(self.request, asked).started)
         if kind == "TrainJob":
             self.template = pod_template_of(self.job, runtimes)
             domain = f"{name}.training.svc.cluster.local"

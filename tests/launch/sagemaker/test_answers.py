@@ -17,7 +17,7 @@ from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from trainway.launch import sagemaker
 from trainway.launch.sagemaker import SageMakerOptions, submit, watch
-from trainway.launch.sagemaker.channels import host_files
+from trainway.launch.sagemaker.channels import host_files, on_hosts
 from trainway.launch.sagemaker.subnets import usable_subnets
 from trainway.launch.target.protocol import Phase, State
 from trainway.spec.errors import UsageError
@@ -191,7 +191,7 @@ def test_a_refusal_says_what_to_do(
         monkeypatch.setattr(sys.modules[SUBMIT], "usable_subnets", lambda *_, **__: ["subnet-0"])
         answers.add_client_error("describe_training_job", "ValidationException", "Requested resource not found.")
         launch = request(tmp_path, on_sagemaker(hand_off))
-        files = host_files(launch)
+        files = host_files(on_hosts(launch))
         for _ in files:
             bucket.add_response("put_object", {})
         answers.add_client_error("create_training_job", code, message)

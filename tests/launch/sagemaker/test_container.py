@@ -34,7 +34,7 @@ from trainway.launch.node.job_user import JOB_USER
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker import SageMakerOptions, render_request
-from trainway.launch.sagemaker.channels import host_files
+from trainway.launch.sagemaker.channels import host_files, on_hosts
 from trainway.launch.starting.code import pack
 from trainway.spec.handoff import HandOff
 
@@ -75,7 +75,7 @@ def in_bucket(client: Any, run: str) -> dict[str, bytes]:
 def write_channel(directory: Path, launch: Request) -> None:
     """Write the channel of the job file, as a launch uploads it."""
     (directory / "channels/job").mkdir(parents=True)
-    for name, text in host_files(launch).items():
+    for name, text in host_files(on_hosts(launch)).items():
         (directory / "channels/job" / name).write_text(text)
 
 

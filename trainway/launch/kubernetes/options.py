@@ -8,10 +8,9 @@ from typing import Annotated, Literal, cast, get_args
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import shared_nodes
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
-from trainway.launch.program.lost_nodes import check_lost_nodes, check_program
+from trainway.launch.program.lost_nodes import LostNodeOptions, check_lost_nodes, check_program
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import is_torchrun
-from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from trainway.spec.errors import usage_error
@@ -17,6 +18,21 @@ def scheme_of(location: str) -> str | None:
     """Return `fsx` or `s3` for a location that is relative to the platform, and None for any other."""
     scheme, colon, path = location.partition(":")
     return scheme if colon and scheme in SCHEMES and path.startswith("/") and not path.startswith("//") else None
+
+
+def all_located(locations: Mapping[str, str], roots: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths or URIs of locations, each by its name."""
+    return {name: located_at(location, roots) for name, location in locations.items()}
+
+
+def relative_to_platform(locations: Iterable[str]) -> list[str]:
+    """Return the locations that are relative to the platform."""
+    return [each for each in locations if scheme_of(each)]
+
+
+def on_file_system(locations: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths on the platform's file system of those locations that are there, such as `/corpus`."""
+    return tuple(each.removeprefix("fsx:") for each in locations if scheme_of(each) == "fsx")
 
 
 def located_at(location: str, roots: Mapping[str, str]) -> str:
@@ -66,6 +82,32 @@ def run_path(hand_off: HandOff, team: str | None, run: str) -> str:
     return f"runs/{run}" if data is None or f"runs/{run}" in data.own else f"runs/{team}/{run}"
 
 
+@dataclass(frozen=True)
+class RunPaths:
+    """Where a run is on a platform: its `team`, and its `path` in the bucket and on the file system.
+
+    Its pods mount the `directory` of the file system, or the whole, and need the directories in `opened` writable. With
+    `copied_by_nodes`, nothing but its nodes copies its files to the bucket.
+    """
+
+    team: str | None
+    path: str
+    directory: str | None
+    opened: tuple[str, ...]
+    copied_by_nodes: bool
+
+
+def paths_of_run(hand_off: HandOff, team: str | None, run: str) -> RunPaths:
+    """Return where a run is whose job file names the team `team`, or none."""
+    return RunPaths(
+        team_of(hand_off, team),
+        run_path(hand_off, team, run),
+        directory_of_team(hand_off, team),
+        opened_directories(hand_off, team, run),
+        nodes_copy_runs(hand_off),
+    )
+
+
 def directory_of_team(hand_off: HandOff, team: str | None) -> str | None:
     """Return the directory of the file system that jobs of the team mount, or None if they mount the whole."""
     if hand_off.file_system is None or not hand_off.file_system.team_directories:
@@ -97,15 +139,16 @@ def code_prefix(hand_off: HandOff, team: str | None) -> str:
 
 def check_team_data(
     name: str, team: str | None, reads: Iterable[str], writes: Iterable[str], hand_off: HandOff
-) -> None:
-    """Raise UsageError for a location of the platform that jobs of the team cannot read, or cannot write to.
+) -> str | None:
+    """Return the team of a job on the platform, or None.
 
-    `name` is that of the job. Checks nothing on a platform whose teams share all prefixes, or for a job without a team.
+    `name` is that of the job. Raises UsageError for a location of the platform that jobs of the team cannot read, or
+    cannot write to. Checks nothing on a platform whose teams share all prefixes, or for a job without a team.
     """
     team = team_of(hand_off, team)
     data = hand_off.team_data.get(team) if team else None
     if data is None:
-        return
+        return team
     for locations, prefixes, can in ((writes, data.own, "write to"), (reads, (*data.own, *data.shared), "read")):
         for location in locations:
             path = _path_in_bucket(location, hand_off)
@@ -116,6 +159,7 @@ def check_team_data(
                     why=f"the team {team} has the prefixes {', '.join(prefixes)} of the bucket",
                     fix=f"name a location below {below}, or add {path} to `data` of the team in the platform file",
                 )
+    return team
 
 
 def _path_in_bucket(location: str, hand_off: HandOff) -> str | None:

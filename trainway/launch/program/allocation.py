@@ -83,14 +83,17 @@ def allocate(
     catalogue: Catalogue,
     group: str | None = None,
     demand: Demand | None = None,
+    team: str | None = None,
 ) -> Allocation:
     """Return nodes of the named group, or else of the first groups with accelerators that are large enough.
+
+    `team` is the team of the job on the platform. None: it is that of the job file, or the only one.
 
     Raises UsageError where there is no such group, the program cannot use its accelerators, the job can never have its
     nodes, or a degree of parallelism does not divide: before anything is submitted.
     """
     demand = demand or Demand(program.nodes, program.nodes)
-    team = team_of(hand_off, program.team)
+    team = team or team_of(hand_off, program.team)
     chosen = [_named(hand_off, group)] if group else _large_enough(program, hand_off, catalogue, team, demand)
     accelerator = catalogue[chosen[0].instance_type].accelerator
     if accelerator and not is_usable(program, accelerator):

@@ -82,6 +82,22 @@ def accelerators_environment(allocation: Allocation) -> dict[str, str]:
     return {"TRAINWAY_ACCELERATORS": json.dumps(stated, sort_keys=True)}
 
 
+def nodes_environment(
+    hand_off: HandOff,
+    allocation: Allocation,
+    roots: Mapping[str, str],
+    job_file: PurePath,
+    run_directory: PurePath,
+) -> dict[str, str]:
+    """Return the environment of a job on nodes of AWS, whatever its program is. `roots` are as those of a platform."""
+    return {
+        **job_environment(job_file, run_directory),
+        **platform_environment(hand_off, roots),
+        **accelerators_environment(allocation),
+        **NCCL_EVIDENCE,
+    }
+
+
 def cluster_roots(hand_off: HandOff) -> dict[str, str]:
     """The root of each scheme on the platform's own nodes. Only nodes that mount a file system have one of `fsx`."""
     mounted = {"fsx": hand_off.mount_path} if hand_off.file_system else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainway.launch.platform.locations import SCHEMES, check_team_data, scheme_of
+from trainway.launch.platform.locations import SCHEMES, check_team_data, on_file_system, relative_to_platform
 from trainway.launch.program.program import Program
 from trainway.spec.errors import usage_error
 from trainway.spec.handoff import HandOff
@@ -10,14 +10,17 @@ from trainway.spec.handoff import HandOff
 
 def needs_hand_off(program: Program) -> bool:
     """Return whether a location of the program is on a platform's file system or in its bucket."""
-    return any(scheme_of(location) for location in program.locations)
+    return bool(relative_to_platform(program.locations))
 
 
-def check_names(program: Program, hand_off: HandOff) -> None:
-    """Raise UsageError for a team that the platform does not have, and for a location that the job cannot use."""
+def check_names(program: Program, hand_off: HandOff) -> str | None:
+    """Return the team of a job on the platform, or None.
+
+    Raises UsageError for a team that the platform does not have, and for a location that the job cannot use.
+    """
     check_team(program, hand_off)
     check_locations(program, hand_off)
-    check_team_data(program.name, program.team, program.locations, program.written, hand_off)
+    return check_team_data(program.name, program.team, program.locations, program.written, hand_off)
 
 
 def check_team(program: Program, hand_off: HandOff) -> None:
@@ -35,13 +38,12 @@ def check_locations(program: Program, hand_off: HandOff) -> None:
     if hand_off.file_system is not None:
         return
     marker = () if program.on_checkpoint is None else (program.on_checkpoint.marker,)
-    for location in (*program.locations, *program.written, *marker):
-        if scheme_of(location) == "fsx":
-            raise usage_error(
-                f"{program.name} cannot be launched with {location}",
-                why=f"{hand_off.platform} has no file system: `storage.lustre` of its platform file is null",
-                fix=f"write s3:{location.removeprefix('fsx:')}",
-            )
+    for path in on_file_system((*program.locations, *program.written, *marker)):
+        raise usage_error(
+            f"{program.name} cannot be launched with fsx:{path}",
+            why=f"{hand_off.platform} has no file system: `storage.lustre` of its platform file is null",
+            fix=f"write s3:{path}",
+        )
 
 
 def local_roots(program: Program, hand_off: HandOff, machine: str = "this machine") -> dict[str, str]:
@@ -53,11 +55,10 @@ def local_roots(program: Program, hand_off: HandOff, machine: str = "this machin
     root = f"s3://{hand_off.bucket}"
     linked = hand_off.file_system.associations if hand_off.file_system else ()
     mirrored = [each.path for each in linked if each.s3 == f"{root}{each.path}"]
-    for location in program.locations:
-        path = location.removeprefix("fsx:")
-        if scheme_of(location) == "fsx" and not any(path == m or path.startswith(f"{m}/") for m in mirrored):
+    for path in on_file_system(program.locations):
+        if not any(path == m or path.startswith(f"{m}/") for m in mirrored):
             raise usage_error(
-                f"{location} cannot be reached from {machine}",
+                f"fsx:{path} cannot be reached from {machine}",
                 why="there is no Lustre file system here, and that directory of it does not mirror the data bucket",
                 fix=f"use a directory below {', '.join(f'fsx:{path}' for path in mirrored)}, or an s3:// location"
                 if mirrored

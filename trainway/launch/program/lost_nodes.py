@@ -1,43 +1,84 @@
-"""Compute and check the node counts of a run that continues after a node failure."""
+"""Runs that continue after a node failure: the options `--min-nodes` and `--spare-nodes`, and the nodes of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from trainway.launch.program.allocation import Demand, bound_of
 from trainway.launch.program.launcher_words import launchers_of_command
 from trainway.launch.program.program import Program
 from trainway.launch.program.request import Request
-from trainway.launch.target.lost_node_options import LostNodeOptions
+from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
 from trainway.spec.sections.orchestrator import Orchestrator
 
 
+@dataclass(frozen=True, kw_only=True)
+class LostNodeOptions:
+    """Options of a run that continues after a node failure.
+
+    `min_nodes`: minimum number of nodes for training; None is all nodes. `spare_nodes`: number of additional nodes. A
+    spare node runs no ranks until it replaces a failed node.
+    """
+
+    min_nodes: Annotated[
+        int | None,
+        Flag("Continue with at least N nodes when nodes are lost. Default: all nodes.", metavar="N", least=1),
+    ] = None
+    spare_nodes: Annotated[
+        int, Flag("Request N more nodes, which replace nodes that are lost. Default: 0.", metavar="N", least=0)
+    ] = 0
+
+    @property
+    def continues(self) -> bool:
+        """Whether the run continues on its remaining nodes after a node failure."""
+        return bool(self.spare_nodes) or self.min_nodes is not None
+
+
+@dataclass(frozen=True)
+class NodeCounts:
+    """The nodes of a run: those that the target has `started`, with spare nodes, and the `least` for training.
+
+    `nnodes` is the value of `--nnodes` for the launcher of the ranks: a number, or `least:most` for a run that
+    `continues` on its remaining nodes after a node failure. It keeps nodes beyond the most as spare nodes.
+    """
+
+    started: int
+    least: int
+    nnodes: int | str
+    continues: bool
+
+
+def node_counts(request: Request, options: LostNodeOptions) -> NodeCounts:
+    """Return the numbers of nodes of a run. Without `min_nodes`, it trains on the `nodes` of the job file."""
+    nodes, continues = request.allocation.nodes, options.continues
+    least = nodes if options.min_nodes is None else options.min_nodes
+    return NodeCounts(nodes + options.spare_nodes, least, f"{least}:{nodes}" if continues else nodes, continues)
+
+
 def least_nodes(request: Request, options: LostNodeOptions) -> int:
-    """Return the minimum number of nodes for training. Without `min_nodes`, it is the `nodes` of the job file."""
-    return request.allocation.nodes if options.min_nodes is None else options.min_nodes
+    """Return the minimum number of nodes for training."""
+    return node_counts(request, options).least
 
 
 def started_nodes(request: Request, options: LostNodeOptions) -> int:
     """Return the number of nodes that the target starts, including spare nodes."""
-    return request.allocation.nodes + options.spare_nodes
+    return node_counts(request, options).started
 
 
 def torchrun_nodes(request: Request, options: LostNodeOptions) -> int | str:
-    """Return the value of torchrun's option `--nnodes`: a number, or `minimum:maximum` for a run that continues.
-
-    torchrun keeps nodes beyond the maximum as spare nodes.
-    """
-    nodes = request.allocation.nodes
-    return f"{least_nodes(request, options)}:{nodes}" if options.continues else nodes
+    """Return the value of the option `--nnodes`: a number, or `minimum:maximum` for a run that continues."""
+    return node_counts(request, options).nnodes
 
 
 def waiting_for_success(request: Request, seconds: int) -> Request:
     """Return the request with a starter that reports a failure of its node some seconds late.
 
-    A node without ranks, such as a spare node, fails when the run succeeds: torchrun waits in a rendezvous that closes.
+    A node without ranks, such as a spare node, fails when the run succeeds: torchrun, or training.elastic in its place,
+    waits in a rendezvous that closes.
     """
     program = request.program
     assert program.started_by is not None
@@ -68,7 +109,8 @@ def check_lost_nodes(request: Request, options: LostNodeOptions, cannot: Callabl
     The job must support each number of nodes from `min_nodes` to the `nodes` of the job file. Raises the error that
     `cannot` returns for a reason and a remedy.
     """
-    group, nodes = request.allocation.group, started_nodes(request, options)
+    group, counts = request.allocation.group, node_counts(request, options)
+    nodes, least = counts.started, counts.least
     demand = demand_of(request.program, request.hand_off, options)
     bound = bound_of(request.program, request.hand_off, group, demand)
     most = group.max_count if demand.nodes < nodes else bound.nodes
@@ -76,7 +118,6 @@ def check_lost_nodes(request: Request, options: LostNodeOptions, cannot: Callabl
         why = f"it requests {nodes} nodes with its spare nodes, and {bound.why}"
         raise cannot(why, f"lower --spare-nodes, or {bound.fix}")
     program, most, ranks = request.program, request.allocation.nodes, request.allocation.ranks
-    least = least_nodes(request, options)
     if not 1 <= least <= most:
         raise cannot(f"it asks for {most} nodes, and for {least} at least", f"name 1 to {most}")
     for count in range(least, most):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from trainway.launch.platform.locations import located_at
+from trainway.launch.platform.locations import all_located
 from trainway.launch.program.on_checkpoint import OnCheckpoint
 from trainway.launch.program.trackers import ProgramTrackers
 from trainway.parts.extras import Extra
@@ -149,11 +149,6 @@ def _launcher_texts() -> Mapping[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in launcher_files()}
 
 
-def any_number_of_ranks(ranks: int) -> None:
-    """Accept every number of ranks."""
-    del ranks
-
-
 @dataclass(frozen=True)
 class DeviceMemory:
     """The GiB that a rank of a program needs on its device, and a key of the job file with which it needs less."""
@@ -217,8 +212,8 @@ class Program:
     """The locations that the program writes to."""
     default_checkpoints: str | None = None
     """The location of the checkpoints if the job file names none, so that the launch can choose another. Else None."""
-    check_ranks: Callable[[int], object] = any_number_of_ranks
-    """Raise ValueError, with the reason, if the program cannot run on so many ranks."""
+    check_ranks: Callable[[int], object] = int
+    """Raise ValueError, with the reason, if the program cannot run on so many ranks. By default, it can run on any."""
     local_disk: bool = False
     """Whether the program keeps checkpoints on the local disks of the nodes."""
     device_memory: Callable[[int], DeviceMemory] | None = None
@@ -310,13 +305,14 @@ class Program:
         # A file system that all nodes have: its root is a path, and that of a bucket is a URI.
         file_system = roots.get("fsx", "")
         shared = {"TRAINWAY_PACKAGES": f"{file_system}/packages"} if self._installs and file_system[:1] == "/" else {}
-        outputs = directory / "outputs" if self.outputs is None else f"{located_at(self.outputs, roots)}/{run}"
+        outputs = directory / "outputs" if self.outputs is None else f"{self.outputs}/{run}"
+        located = all_located({**self.located, "TRAINWAY_OUTPUT": str(outputs)}, roots)
         return {
             **self.trackers.variables(run),
             **self.environment,
-            **{name: located_at(location, roots) for name, location in self.located.items()},
+            **located,
             **shared,
             **self.permission_to_begin_anew,
             "TRAINWAY_RUN_NAME": run,
-            "TRAINWAY_OUTPUT": str(outputs),
+            "TRAINWAY_OUTPUT": located["TRAINWAY_OUTPUT"],
         }

@@ -8,15 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainway.launch.platform.locations import run_path, team_of
+from trainway.launch.platform.locations import RunPaths, paths_of_run
 from trainway.launch.program.allocation import LOCAL_DISK, Allocation, local_disk
-from trainway.launch.program.environment import (
-    NCCL_EVIDENCE,
-    accelerators_environment,
-    cluster_roots,
-    job_environment,
-    platform_environment,
-)
+from trainway.launch.program.environment import cluster_roots, nodes_environment
 from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
@@ -28,6 +22,32 @@ from trainway.spec.handoff_names import DEFAULT_IMAGE
 _MOMENT = "%m%d-%H%M%S"
 # The last part numbers runs of one second.
 _LONGEST_NAME = LONGEST_RUN_NAME - len("-1231-235959") - len("-99")
+
+
+@dataclass(frozen=True)
+class OnNodes:
+    """What each node of a run gets, and where the run is there."""
+
+    paths: RunPaths
+    """Where the run is on its platform."""
+    directory: PurePosixPath
+    """The run's directory on the nodes: on the file system, or on the disk of each node without one."""
+    location: str
+    """The prefix of the platform's bucket that has the run's directory, without a slash at its end."""
+    state_location: str
+    """The file in the platform's bucket to which the run writes its state."""
+    local_disk: PurePosixPath | None
+    """The directory on the local disk of each node. None if the program uses none, or the nodes have none."""
+    files: Mapping[str, str]
+    """The files that every node gets, by their names: those of the program, and what fetches the code."""
+    code: str | None
+    """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
+    command: tuple[str, ...]
+    """What every node runs."""
+    size: Mapping[str, str]
+    """What a program with a starter is told of its nodes. The launcher of ranks has its own variables for that."""
+    environment: Mapping[str, str]
+    """The environment of the job on the platform's own nodes."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +71,6 @@ class Request:
         return self.program.text
 
     @property
-    def files(self) -> Mapping[str, str]:
-        """The files that every node gets, by their names: those of the program, and what fetches the code."""
-        fetching = CODE_FILES if self.code else ()
-        return {**self.program.files, **{file.name: file.read_text(encoding="utf-8") for file in fetching}}
-
-    @property
     def kept_files(self) -> Mapping[str, str]:
         """The files that the run's record keeps beside the job file."""
         return self.program.kept_files
@@ -72,25 +86,49 @@ class Request:
         return {"count": self.allocation.nodes, "instance_type": self.allocation.group.instance_type}
 
     @property
-    def path(self) -> str:
-        """The path of the run in the bucket and on the file system, without a slash at its beginning."""
-        return run_path(self.hand_off, self.program.team, self.run)
-
-    @property
     def directory(self) -> PurePosixPath:
         """The run's directory on the nodes: on the file system, or on the disk of each node without one."""
-        return PurePosixPath(self.hand_off.mount_path) / self.path
+        return PurePosixPath(self.hand_off.mount_path) / self._paths.path
 
     @property
     def location(self) -> str:
         """The prefix of the platform's bucket that has the run's directory, without a slash at its end."""
-        return f"s3://{self.hand_off.bucket}/{self.path}"
+        return f"s3://{self.hand_off.bucket}/{self._paths.path}"
+
+    def on_nodes(self, files: PurePosixPath | None = None) -> OnNodes:
+        """Return what the nodes get that have the program's files in the directory `files`, or else in the run's."""
+        program, hand_off, paths = self.program, self.hand_off, self._paths
+        directory = PurePosixPath(hand_off.mount_path) / paths.path
+        files, roots = files or directory, cluster_roots(hand_off)
+        disk = local_disk(program, self.allocation, hand_off.orchestrator)
+        key = state_key_of(paths.team, self.run)
+        size = {"TRAINWAY_NODES": str(self.allocation.nodes), "TRAINWAY_GPUS_PER_NODE": str(self.allocation.ranks)}
+        has_starter, state = program.started_by is not None, f"s3://{hand_off.bucket}/{key}"
+        environment = {
+            **nodes_environment(hand_off, self.allocation, roots, files / "job.yaml", directory),
+            **({LOCAL_DISK: str(disk)} if disk else {}),
+            **program.variables(self.run, directory, roots),
+            **(size if has_starter else {}),
+            VARIABLE: state,
+        }
+        fetching = CODE_FILES if self.code else ()
+        return OnNodes(
+            paths=paths,
+            directory=directory,
+            location=f"s3://{hand_off.bucket}/{paths.path}",
+            state_location=state,
+            local_disk=disk,
+            files={**program.files, **{file.name: file.read_text(encoding="utf-8") for file in fetching}},
+            code=None if has_starter else self.code,
+            command=program.node_command(files, self.code),
+            size=size if has_starter else {},
+            environment=environment,
+        )
 
     @property
-    def state_location(self) -> str:
-        """The file in the platform's bucket to which the run writes its state."""
-        key = state_key_of(team_of(self.hand_off, self.program.team), self.run)
-        return f"s3://{self.hand_off.bucket}/{key}"
+    def files(self) -> Mapping[str, str]:
+        """The files that every node gets, by their names: those of the program, and what fetches the code."""
+        return self.on_nodes().files
 
     @property
     def local_disk(self) -> PurePosixPath | None:
@@ -106,26 +144,13 @@ class Request:
         """Return what every node runs. The nodes have the program's files in the directory `files`."""
         return self.program.node_command(files, self.code)
 
-    def environment(self, job_file: PurePosixPath) -> dict[str, str]:
+    def environment(self, job_file: PurePosixPath) -> Mapping[str, str]:
         """Return the environment of the job on nodes of the platform, where its file is at `job_file`."""
-        roots = cluster_roots(self.hand_off)
-        return {
-            **job_environment(job_file, self.directory),
-            **platform_environment(self.hand_off, roots),
-            **accelerators_environment(self.allocation),
-            **({LOCAL_DISK: str(self.local_disk)} if self.local_disk else {}),
-            **NCCL_EVIDENCE,
-            **self.program.variables(self.run, self.directory, roots),
-            **self.size,
-            VARIABLE: self.state_location,
-        }
+        return self.on_nodes(job_file.parent).environment
 
     @property
-    def size(self) -> dict[str, str]:
-        """What a program with a starter is told of its nodes. torchrun has its own variables for that."""
-        if self.program.started_by is None:
-            return {}
-        return {"TRAINWAY_NODES": str(self.allocation.nodes), "TRAINWAY_GPUS_PER_NODE": str(self.allocation.ranks)}
+    def _paths(self) -> RunPaths:
+        return paths_of_run(self.hand_off, self.program.team, self.run)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.platform.locations import directory_of_team, scheme_of
+from trainway.launch.platform.locations import relative_to_platform
 from trainway.launch.program.environment import cluster_roots
 from trainway.launch.program.locations import local_roots
 from trainway.launch.program.program import HOST_FILES
-from trainway.launch.program.request import Request
+from trainway.launch.program.request import OnNodes, Request
 from trainway.launch.sagemaker.container import CHANNELS, JOB
 from trainway.launch.sagemaker.options import SageMakerOptions, cannot
 
@@ -36,18 +36,18 @@ class Inputs:
     channels: Mapping[str, str]
 
 
-def inputs(request: Request, options: SageMakerOptions) -> Inputs:
+def inputs(request: Request, on_nodes: OnNodes, options: SageMakerOptions) -> Inputs:
     """Return the channels of a job. With data from S3, raises UsageError for a location outside of the bucket."""
-    job = _from_s3(JOB, files_location(request), "File")
+    job = _from_s3(JOB, files_location(on_nodes), "File")
     if options.data == "fsx":
         roots = cluster_roots(request.hand_off) | {"fsx": str(CHANNELS / _FILE_SYSTEM)}
-        return Inputs([job, _file_system(request)], roots, {})
+        return Inputs([job, _file_system(request, on_nodes)], roots, {})
     roots = local_roots(request.program, request.hand_off, "a training job without --data fsx")
     if options.data == "s3":
         return Inputs([job], roots, {})
     mode = {"file": "File", "fast-file": "FastFile"}[options.data]
     # What an s3://bucket/prefix says in full is fetched by the job itself.
-    locations = [each.rstrip("/") for each in request.program.inputs if scheme_of(each)]
+    locations = [each.rstrip("/") for each in relative_to_platform(request.program.inputs)]
     if len(locations) >= _MOST_CHANNELS:
         why = f"it reads {len(locations)} locations, and a training job has {_MOST_CHANNELS} channels with its own"
         raise cannot(request, why, "read them from s3, or blend fewer")
@@ -60,19 +60,19 @@ def inputs(request: Request, options: SageMakerOptions) -> Inputs:
     return Inputs([job, *data], roots, channels)
 
 
-def files_location(request: Request) -> str:
+def files_location(on_nodes: OnNodes) -> str:
     """Return the prefix in the bucket of the files that every host gets."""
-    return f"{run_location(request)}/{JOB}/"
+    return f"{on_nodes.location}/{JOB}/"
 
 
-def host_files(request: Request) -> dict[str, str]:
+def on_hosts(request: Request) -> OnNodes:
+    """Return what the hosts get that have the files of the program in the channel of the job file."""
+    return request.on_nodes(CHANNELS / JOB)
+
+
+def host_files(on_nodes: OnNodes) -> dict[str, str]:
     """Return the text of each file that every host gets, by its name: those of the program, and what starts it."""
-    return {**request.files, **{file.name: file.read_text(encoding="utf-8") for file in HOST_FILES}}
-
-
-def run_location(request: Request) -> str:
-    """Return the run's directory in the bucket."""
-    return request.location
+    return {**on_nodes.files, **{file.name: file.read_text(encoding="utf-8") for file in HOST_FILES}}
 
 
 def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
@@ -80,13 +80,13 @@ def _from_s3(channel: str, location: str, mode: str) -> dict[str, Any]:
     return {"ChannelName": channel, "InputMode": mode, "DataSource": {"S3DataSource": source}}
 
 
-def _file_system(request: Request) -> dict[str, Any]:
+def _file_system(request: Request, on_nodes: OnNodes) -> dict[str, Any]:
     """Return the file system, or the directory of the job's team. With Lustre, the path begins with the mount name.
 
     https://github.com/aws/sagemaker-python-sdk/pull/4257 (read 2026-11-21)
     """
     file_system = request.hand_off.mounted
-    directory = directory_of_team(request.hand_off, request.program.team)
+    directory = on_nodes.paths.directory
     source = {
         "FileSystemType": "FSxLustre",
         "FileSystemId": file_system.file_system_id,

@@ -10,15 +10,10 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from trainway.launch.node.program_output import KEPT_IN
-from trainway.launch.program.environment import (
-    NCCL_EVIDENCE,
-    accelerators_environment,
-    job_environment,
-    platform_environment,
-)
+from trainway.launch.program.environment import nodes_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.program import SAGEMAKER_HOST
-from trainway.launch.program.request import Request
+from trainway.launch.program.request import OnNodes, Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.registry.state import VARIABLE
@@ -41,12 +36,12 @@ def entry_point() -> list[str]:
     return ["python3", str(CHANNELS / JOB / SAGEMAKER_HOST.name)]
 
 
-def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
+def arguments(request: Request, on_nodes: OnNodes, channels: Mapping[str, str]) -> list[str]:
     """Return the container's arguments, which end with the training command; `channels` are those of locations.
 
     Raises UsageError for arguments that SageMaker does not take.
     """
-    found = _arguments(request, channels)
+    found = _arguments(on_nodes, channels)
     what = f"{request.program.name} cannot be launched on SageMaker"
     if len(found) > _MOST_ARGUMENTS:
         why = f"its command has {len(found)} words with those of the launcher, and SageMaker takes {_MOST_ARGUMENTS}"
@@ -58,58 +53,55 @@ def arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _arguments(request: Request, channels: Mapping[str, str]) -> list[str]:
-    code = [f"--code={request.code_to_import}"] if request.code_to_import else []
+def _arguments(on_nodes: OnNodes, channels: Mapping[str, str]) -> list[str]:
+    code = [f"--code={on_nodes.code}"] if on_nodes.code else []
     held = [f"--channel={location}={channel}" for location, channel in channels.items()]
-    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *request.command(CHANNELS / JOB)]
+    return [f"--port={RENDEZVOUS_PORT}", *code, *held, "--", *on_nodes.command]
 
 
 def environment(
     request: Request,
+    on_nodes: OnNodes,
     roots: Mapping[str, str],
     channels: Mapping[str, str],
     job_file: PurePosixPath,
     *,
-    location: str,
     repaired: bool,
     streamed: bool,
 ) -> dict[str, str]:
     """Return the environment that all nodes share. sagemaker_host.py adds what differs between them.
 
     `repaired` nodes are those that SageMaker checks and replaces when the container fails. torchrun then restarts no
-    processes, unless the job file says how often: it would restart them on the faulty node. `location` is the run's in
-    the bucket. `streamed` channels fetch a file of data while it is read.
+    processes, unless the job file says how often: it would restart them on the faulty node. `streamed` channels fetch a
+    file of data while it is read.
     https://docs.aws.amazon.com/sagemaker/latest/dg/model-checkpoints-cluster-repair.html (read 2026-11-21)
 
     EFA needs nothing here: SageMaker mounts a node's devices into its container, and the image knows how to use them.
     https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-efa.html (read 2026-11-21)
     """
     allocation, life_cycle = request.allocation, request.program.life_cycle
-    run = run_directory(request, roots)
+    run = run_directory(on_nodes, roots)
     restarts = life_cycle.process_restarts if not repaired or "process_restarts" in life_cycle.stated else 0
-    torchrun = many_nodes(
+    ranks = many_nodes(
         allocation.nodes,
         allocation.ranks,
         endpoint="",
         run=request.run,
         max_restarts=restarts,
     )
-    del torchrun["PET_RDZV_ENDPOINT"]  # what sagemaker_host.py finds out
+    del ranks["PET_RDZV_ENDPOINT"]  # what sagemaker_host.py finds out
     variables = {
-        **job_environment(job_file, run),
-        **platform_environment(request.hand_off, roots),
-        **accelerators_environment(allocation),
-        **({"TRAINWAY_RUN_LOCATION": location} if run == SYNCED else {}),
+        **nodes_environment(request.hand_off, allocation, roots, job_file, run),
+        **({"TRAINWAY_RUN_LOCATION": on_nodes.location} if run == SYNCED else {}),
         **({"TRAINWAY_STREAMED": ":".join(str(CHANNELS / name) for name in channels.values())} if streamed else {}),
-        **NCCL_EVIDENCE,
-        VARIABLE: request.state_location,
-        **torchrun,
+        VARIABLE: on_nodes.state_location,
+        **ranks,
         **logging_to(run / "logs"),
         # torchrun kills its ranks after 30 seconds by itself (torch/distributed/launcher/api.py of PyTorch 2.13).
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LONGEST_GRACE_ON_SAGEMAKER),
         "TRAINWAY_STOPPED_STATUS": str(STOPPED),
     }
-    return dict(sorted({**variables, **_of_program(request, roots, channels)}.items()))
+    return dict(sorted({**variables, **_of_program(request, on_nodes, roots, channels)}.items()))
 
 
 def check_starter(request: Request) -> None:
@@ -127,21 +119,23 @@ def check_starter(request: Request) -> None:
         raise usage_error(what, why=f"the image {request.image} is not in ECR", fix=fix)
 
 
-def _of_program(request: Request, roots: Mapping[str, str], channels: Mapping[str, str]) -> dict[str, str]:
+def _of_program(
+    request: Request, on_nodes: OnNodes, roots: Mapping[str, str], channels: Mapping[str, str]
+) -> dict[str, str]:
     """Return the variables of the program. Its outputs are in the mounted file system, or where SageMaker syncs."""
-    program, run = request.program, run_directory(request, roots)
+    program, run = request.program, run_directory(on_nodes, roots)
     if program.started_by is None:
         return dict(program.environment)
     if run == SYNCED:
         program = replace(program, outputs=None)
     held = {location: str(CHANNELS / name) for location, name in channels.items()}
     located = {name: held.get(location.rstrip("/"), location) for name, location in program.located.items()}
-    variables = replace(program, located=located).variables(request.run, run, roots) | request.size
+    variables = replace(program, located=located).variables(request.run, run, roots) | {**on_nodes.size}
     # CloudWatch has all lines of the container, and keeps them.
     return variables | {KEPT_IN: "console"}
 
 
-def run_directory(request: Request, roots: Mapping[str, str]) -> PurePosixPath:
+def run_directory(on_nodes: OnNodes, roots: Mapping[str, str]) -> PurePosixPath:
     """Return the directory for metrics and logs: on the file system, or where SageMaker uploads files from."""
     file_system = PurePosixPath(roots.get("fsx", ""))
-    return file_system / request.path if file_system.is_absolute() else SYNCED
+    return file_system / on_nodes.paths.path if file_system.is_absolute() else SYNCED

@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainway.launch.platform.locations import team_of
 from trainway.launch.program.request import Request
-from trainway.launch.sagemaker.channels import JOB_FILE, inputs, run_location
+from trainway.launch.sagemaker.channels import JOB_FILE, inputs, on_hosts
 from trainway.launch.sagemaker.container import arguments, check_starter, entry_point, environment
 from trainway.launch.sagemaker.options import SageMakerOptions, check_options
 from trainway.launch.sagemaker.resources import resource_config, role_arn, stopping_condition, vpc_config
@@ -30,29 +29,30 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
     instance = catalogue[request.allocation.group.instance_type]
     check_options(request, options, instance)
     check_starter(request)
-    data = inputs(request, options)
+    on_nodes = on_hosts(request)
+    data = inputs(request, on_nodes, options)
     rendered: dict[str, Any] = {
         "TrainingJobName": request.run,
         "AlgorithmSpecification": {
             "TrainingImage": request.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": entry_point(),
-            "ContainerArguments": arguments(request, data.channels),
+            "ContainerArguments": arguments(request, on_nodes, data.channels),
             "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in request.program.metrics],
         },
-        "RoleArn": role_arn(request),
+        "RoleArn": role_arn(request, on_nodes.paths.team),
         "InputDataConfig": data.configuration,
         # The job leaves nothing in /opt/ml/model, but the parameter is required.
-        "OutputDataConfig": {"S3OutputPath": f"{run_location(request)}/output"},
+        "OutputDataConfig": {"S3OutputPath": f"{on_nodes.location}/output"},
         "ResourceConfig": resource_config(request, options, instance),
         "VpcConfig": vpc_config(request, options),
         "StoppingCondition": stopping_condition(options),
         "Environment": environment(
             request,
+            on_nodes,
             data.roots,
             data.channels,
             JOB_FILE,
-            location=run_location(request),
             repaired=instance.accelerator is not None,
             streamed=options.data == "fast-file",
         ),
@@ -60,7 +60,7 @@ def render_request(request: Request, catalogue: Catalogue, options: SageMakerOpt
         "EnableInterContainerTrafficEncryption": options.encrypt_traffic,
         "EnableManagedSpotTraining": options.spot,
         "RemoteDebugConfig": {"EnableRemoteDebug": options.shell},
-        "Tags": _tags(request),
+        "Tags": _tags(request, on_nodes.paths.team),
     }
     if options.retries:
         rendered["RetryStrategy"] = {"MaximumRetryAttempts": options.retries}
@@ -74,9 +74,9 @@ def as_json(rendered: Mapping[str, Any]) -> str:
     return json.dumps(rendered, indent=2) + "\n"
 
 
-def _tags(request: Request) -> list[dict[str, str]]:
+def _tags(request: Request, team: str | None) -> list[dict[str, str]]:
     """Return the job's tags."""
     tags = {PLATFORM_TAG: request.hand_off.platform, RUN_TAG: request.run}
-    if team := team_of(request.hand_off, request.program.team):
+    if team:
         tags[TEAM_TAG] = team
     return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from trainway.launch.platform.locations import team_of
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.options import DAY_MINUTES, DEFAULT_VOLUME_GB, SageMakerOptions, cannot
 from trainway.spec.errors import usage_error
@@ -37,9 +36,9 @@ def training_jobs(request: Request) -> TrainingJobs:
     return found
 
 
-def role_arn(request: Request) -> str:
-    """Return the ARN of the training job's IAM role: the team's own role, or the role of the platform."""
-    jobs, team = training_jobs(request), team_of(request.hand_off, request.program.team)
+def role_arn(request: Request, team: str | None) -> str:
+    """Return the ARN of the training job's IAM role: the own role of the team, or the role of the platform."""
+    jobs = training_jobs(request)
     return jobs.team_role_arns.get(team, jobs.role_arn) if team else jobs.role_arn
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainway.launch.program.request import Request
 from trainway.launch.sagemaker.api import client, described, explained
-from trainway.launch.sagemaker.channels import files_location, host_files
+from trainway.launch.sagemaker.channels import files_location, host_files, on_hosts
 from trainway.launch.sagemaker.options import SageMakerOptions
 from trainway.launch.sagemaker.render import render_request
 from trainway.launch.sagemaker.subnets import usable_subnets
@@ -34,8 +34,9 @@ def submit(request: Request, catalogue: Catalogue, options: SageMakerOptions | N
             request, instance, network["Subnets"], options.training_plan, ec2=ec2, sagemaker=sagemaker
         )
         name = _free_name(sagemaker, request.run)
-        texts = host_files(request)
-        objects = {name: _object(f"{files_location(request)}{name}") for name in texts}
+        on_nodes = on_hosts(request)
+        texts = host_files(on_nodes)
+        objects = {name: _object(f"{files_location(on_nodes)}{name}") for name in texts}
         for name_of_file, where in objects.items():
             s3.put_object(**where, Body=texts[name_of_file].encode(), ChecksumAlgorithm="SHA256")
         try:

@@ -9,7 +9,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from trainway.launch.program.allocation import LOCAL_DISK
-from trainway.launch.program.request import Request
+from trainway.launch.program.request import OnNodes, Request
 from trainway.spec.facts.instance import Instance
 from trainway.spec.image.image_reference import ecr_repository_of
 
@@ -58,7 +58,7 @@ def in_virtual_environment(environment: PurePosixPath, instance: Instance) -> li
     return lines
 
 
-def in_image(request: Request) -> list[str]:
+def in_image(request: Request, on_nodes: OnNodes) -> list[str]:
     """Return the lines that run the program in an image. A user's first run makes enroot's file of it.
 
     A file of one's own: whoever may write it decides what runs as its reader. So a file or a directory is used only if
@@ -79,8 +79,8 @@ def in_image(request: Request) -> list[str]:
     uri = f"docker://{'AWS@' if is_ecr else ''}{registry}#{name}:{digest}"
     login = shlex.quote(f"machine {registry} login AWS password {password}") if is_ecr else ""
     disk, mounts = [], f"{mount}:{mount}"
-    if request.local_disk:
-        disk = [f"export {LOCAL_DISK}={OPT_OF_NODE / request.local_disk.relative_to('/opt')}"]
+    if on_nodes.local_disk:
+        disk = [f"export {LOCAL_DISK}={OPT_OF_NODE / on_nodes.local_disk.relative_to('/opt')}"]
         mounts += f",/opt:{OPT_OF_NODE}"
     script = f"""\
 {_CHECKS}\

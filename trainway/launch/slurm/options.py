@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from trainway.launch.target.lost_node_options import LostNodeOptions
+from trainway.launch.program.lost_nodes import LostNodeOptions
 from trainway.launch.target.options import Flag
 
 

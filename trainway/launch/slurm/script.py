@@ -15,9 +15,9 @@ from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
-from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
+from trainway.launch.program.lost_nodes import NodeCounts, node_counts
 from trainway.launch.program.program import without_launcher_files
-from trainway.launch.program.request import Request, check_life_cycle
+from trainway.launch.program.request import OnNodes, Request, check_life_cycle
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
@@ -43,7 +43,7 @@ _ONE_WORD = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 # Slurm sends a signal to every process of a step: to torchrun, which would give its ranks 30 seconds from then on, and
 # to the ranks, which need the time that a checkpoint takes. So torchrun does not listen, and the ranks do
 # (training/hosts/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to 2.13.
-_TORCHRUN_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
+_LAUNCHER_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 
 # What follows `run`, the run's directory, `options`, of the step, `code`, that was synced, and `command`, of each node.
 #
@@ -154,17 +154,24 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
     """
     options = options or SlurmOptions()
     earlier = _checked(request, options)
-    if options.continues:
+    nodes = node_counts(request, options)
+    if nodes.continues:
         request = continuing(request)
+    on_nodes = request.on_nodes()
     instance = catalogue[request.allocation.group.instance_type]
     start = _RANKS if request.program.started_by is None else _STARTERS
-    interpreter = in_virtual_environment(options.environment, instance) if options.environment else in_image(request)
+    interpreter = (
+        in_virtual_environment(options.environment, instance) if options.environment else in_image(request, on_nodes)
+    )
     lines = [
         "#!/bin/bash",
-        *(f"#SBATCH --{directive}" for directive in _directives(request, instance, options, earlier)),
+        *(
+            f"#SBATCH --{directive}"
+            for directive in _directives(request, on_nodes.directory, nodes, instance, options, earlier)
+        ),
         "set -euo pipefail",
         "",
-        f"run={shlex.quote(str(request.directory))}",
+        f"run={shlex.quote(str(on_nodes.directory))}",
         "outcome=succeeded",
         "trap 'outcome=stopped' USR1",
         # Before, the signal would end the script. `trainway stop` waits for this line (watch.py).
@@ -172,21 +179,21 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         'rm -f "$run/outcome"',
         *(earlier.check if earlier else ()),
         *start.begins,
-        *(_file(name, text) for name, text in request.files.items()),
+        *(_file(name, text) for name, text in on_nodes.files.items()),
         "",
         # sbatch brings whatever its caller has. Such credentials end before the job does; the nodes have a role.
         "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN",
         *(
             f"export {name}={shlex.quote(value)}"
-            for name, value in sorted(_environment(request, options, start).items())
+            for name, value in sorted(_environment(request, on_nodes, nodes, start).items())
         ),
         *interpreter,
-        *((f"least={least_nodes(request, options)}", "look=0") if options.continues else ()),
-        f"export code={shlex.quote(request.code_to_import or '')}",
-        f"command=({shlex.join(request.command(request.directory))})",
+        *((f"least={nodes.least}", "look=0") if nodes.continues else ()),
+        f"export code={shlex.quote(on_nodes.code or '')}",
+        f"command=({shlex.join(on_nodes.command)})",
         *start.counts,
     ]
-    lost = CONTINUES if options.continues else ENDS
+    lost = CONTINUES if nodes.continues else ENDS
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **start.step, **lost)
 
 
@@ -254,7 +261,14 @@ def _check_needs_no_image(request: Request, environment: PurePosixPath) -> None:
         )
 
 
-def _directives(request: Request, instance: Instance, options: SlurmOptions, earlier: Earlier | None) -> list[str]:
+def _directives(
+    request: Request,
+    directory: PurePosixPath,
+    nodes: NodeCounts,
+    instance: Instance,
+    options: SlurmOptions,
+    earlier: Earlier | None,
+) -> list[str]:
     accelerator = instance.accelerator
     directives = [
         f"job-name={request.run}",
@@ -262,17 +276,17 @@ def _directives(request: Request, instance: Instance, options: SlurmOptions, ear
         # partition of several, the one that is free first: https://slurm.schedmd.com/sbatch.html#OPT_partition
         # (read 2026-11-29)
         f"partition={','.join(group.name for group in request.allocation.groups)}",
-        f"nodes={started_nodes(request, options)}",
+        f"nodes={nodes.started}",
         "ntasks-per-node=1",
         "exclusive",
         # A run of the same name starts after the earlier one has ended.
         *(earlier.directives if earlier else ("dependency=singleton",)),
         "mem=0",
         "requeue",
-        *(("no-kill",) if options.continues else ()),
+        *(("no-kill",) if nodes.continues else ()),
         "open-mode=append",
-        f"chdir={request.directory}",
-        f"output={request.directory}/logs/slurm.log",
+        f"chdir={directory}",
+        f"output={directory}/logs/slurm.log",
         # The limits of whoever submits would come along, and on a login node there is one for locked memory, which EFA
         # registers its buffers in. Those of the nodes are in lifecycle_scripts/steps/10-limits.sh.
         "propagate=NONE",
@@ -309,21 +323,20 @@ def _check_borrowing(request: Request) -> None:
         raise usage_error(what, why=why, fix=f"set run.stop.grace to {longest} at most, or launch without --borrow")
 
 
-def _environment(request: Request, options: SlurmOptions, start: _Start) -> dict[str, str]:
-    torchrun = many_nodes(
-        torchrun_nodes(request, options),
+def _environment(request: Request, on_nodes: OnNodes, nodes: NodeCounts, start: _Start) -> dict[str, str]:
+    ranks = many_nodes(
+        nodes.nnodes,
         request.allocation.ranks,
         endpoint="",
         run=request.run,
         max_restarts=request.program.life_cycle.process_restarts,
     )
-    del torchrun["PET_RDZV_ENDPOINT"]  # what the script finds out
-    job = request.environment(request.directory / "job.yaml")
-    listens = _TORCHRUN_LISTENS if request.program.stop.ranks_listen else {}
+    del ranks["PET_RDZV_ENDPOINT"]  # what the script finds out
+    listens = _LAUNCHER_LISTENS if request.program.stop.ranks_listen else {}
     # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
     # starter reads those of the ranks from torchrun.
-    logs = start.logs(request.directory / "logs")
-    return job | torchrun | metrics_environment() | logs | listens
+    logs = start.logs(on_nodes.directory / "logs")
+    return {**on_nodes.environment} | ranks | metrics_environment() | logs | listens
 
 
 def heredoc(text: str) -> str:

@@ -304,9 +304,9 @@ def allocated_requests(launch: Launch, *, on_platform: bool = True) -> list[Requ
         ]
     allocations = []
     for point, chosen in zip_longest(points, launch.options):
-        check_names(point.program, hand_off)
+        team = check_names(point.program, hand_off)
         demand = replace(demand_of(point.program, hand_off, chosen), on_platform=on_platform)
-        allocations.append(allocate(point.program, hand_off, catalogue, launch.group, demand))
+        allocations.append(allocate(point.program, hand_off, catalogue, launch.group, demand, team))
         check_memory(point.program, allocations[-1], catalogue)
     names = [
         launch.image or point.program.image or allocation.group.image or DEFAULT_IMAGE

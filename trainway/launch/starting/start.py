@@ -24,7 +24,7 @@ from trainway.launch.job_file.sweep import Point, sweep
 from trainway.launch.platform.hand_off import DeployedPlatform
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.allocation import local_disk_warning
-from trainway.launch.program.lost_nodes import started_nodes
+from trainway.launch.program.lost_nodes import LostNodeOptions, node_counts
 from trainway.launch.program.on_checkpoint import EvaluatedCheckpoint
 from trainway.launch.program.program import LOCK, Program
 from trainway.launch.program.request import Request
@@ -39,7 +39,6 @@ from trainway.launch.starting.prepare import Launch, evaluation_points
 from trainway.launch.starting.recorded import recorded
 from trainway.launch.starting.run_code import code_record, digest_of, recorded_code
 from trainway.launch.target.known import AnyTarget, own_target, target_named
-from trainway.launch.target.lost_node_options import LostNodeOptions
 from trainway.launch.target.options import options_from, options_of_anybody, options_record
 from trainway.launch.target.protocol import Phase
 from trainway.price.run import NodePrice, node_price, training_job_price
@@ -169,7 +168,7 @@ def _price_line(target: AnyTarget, launch: Launch, request: Any, options: Any) -
 
 def _paid_nodes(request: Request, options: Any) -> int:
     """Return the number of nodes that the run pays for, including spare nodes."""
-    return started_nodes(request, options) if isinstance(options, LostNodeOptions) else request.allocation.nodes
+    return node_counts(request, options).started if isinstance(options, LostNodeOptions) else request.allocation.nodes
 
 
 def _first_failure(exit_statuses: Iterable[int]) -> int:
