@@ -16,6 +16,7 @@ from tests.launch.kubernetes.platforms import PLATFORMS, hand_off_of, request_fo
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.run import kubernetes_run
 from trainway.launch.program.request import Request
 from trainway.manifests.open_directories import keep_open
 from trainway.manifests.pod import USER, Pod, pod_template
@@ -44,7 +45,8 @@ def pod_of(request: Request, file_system: Path) -> dict[str, Any]:
     """Return the pod of a run whose file system is a directory of this machine."""
     here = request.hand_off.mounted.model_copy(update={"mount_path": str(file_system)})
     request = Request(**{**vars(request), "hand_off": request.hand_off.model_copy(update={"file_system": here})})
-    spec: dict[str, Any] = node_pod(request, KubernetesOptions(), CATALOGUE, NodeContainer("node"))["spec"]
+    run = kubernetes_run(request, CATALOGUE, KubernetesOptions(kind="JobSet"))
+    spec: dict[str, Any] = node_pod(run, NodeContainer("node"))["spec"]
     return spec
 
 

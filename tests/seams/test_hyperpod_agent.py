@@ -20,8 +20,8 @@ from tests.manifests.platforms import CATALOGUE
 from tests.ports import free_port
 from tests.seams.seam import Planted, Seam
 from tests.synthesis import ROOT
-from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pytorch_job
 from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.render import render_documents
 from trainway.launch.program.program import STARTER
 from trainway.launch.program.stopping import STOPPED
 from trainway.spec.facts.versions import requirements_of
@@ -67,7 +67,7 @@ def packages() -> Path:
 def container() -> Container:
     """Return the container of a rendered HyperPodPyTorchJob of two nodes, whose program torchrun would start."""
     request = request_for("governance", run={"command": ["torchrun", "rank.py"]})
-    job = render_hyperpod_pytorch_job(request, KubernetesOptions(), CATALOGUE, "hyperpod-ns-research")
+    *_, job = render_documents(request, CATALOGUE, KubernetesOptions(kind="HyperPodPyTorchJob"))
     (template,) = pods_of(job)
     (found,) = (each for each in template["spec"]["containers"] if each["name"] == "pytorch")
     return dict(found)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.manifests.platforms import CATALOGUE, named, objects
-from trainway.launch.kubernetes.job_set import render_job_set
 from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.render import render_documents
 from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.capacity.autoscaling import growth
@@ -49,7 +49,7 @@ def selects(spec: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _pods(request: Request) -> tuple[dict[str, Any], int]:
-    job = render_job_set(request, KubernetesOptions(kind="JobSet"), CATALOGUE, "team")
+    *_, job = render_documents(request, CATALOGUE, KubernetesOptions(kind="JobSet"))
     of_nodes = job["spec"]["replicatedJobs"][0]["template"]["spec"]
     return of_nodes["template"]["spec"], of_nodes["parallelism"]
 

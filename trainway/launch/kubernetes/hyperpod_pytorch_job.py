@@ -14,10 +14,9 @@ from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
 from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
-from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import is_torchrun
-from trainway.spec.facts.catalogue import Catalogue
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
 _AGENT_PORT = 8080
@@ -29,11 +28,10 @@ _AGENT_ENDS_SECONDS = 5
 _COUNTED_SECONDS = 21600
 
 
-def render_hyperpod_pytorch_job(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_hyperpod_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as the HyperPodPyTorchJob of HyperPod's training operator."""
-    allocation, labels = request.allocation, job_labels(request, options.priority)
+    request, options, namespace = run.request, run.options, run.share.namespace
+    allocation, labels = request.allocation, dict(run.share.labels)
     life_cycle = request.program.life_cycle
     patterns = request.program.log_patterns
     # The operator tells its agents how they find each other, and how many they are.
@@ -47,7 +45,7 @@ def render_hyperpod_pytorch_job(
         environment=node_environment(request, torchrun),
         ports=[{"containerPort": _AGENT_PORT}],
     )
-    template = node_pod(request, options, catalogue, container)
+    template = node_pod(run, container)
     # AWS's own template has the queue at the pods as well.
     template["metadata"]["labels"] |= labels
     return {

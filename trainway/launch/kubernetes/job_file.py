@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.node_program import node_files
-from trainway.launch.kubernetes.options import KubernetesOptions
+from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
-from trainway.launch.program.request import Request
 from trainway.spec.errors import usage_error
 
 # https://kubernetes.io/docs/concepts/configuration/configmap/#motivation (read 2026-11-21)
 MOST_BYTES = 2**20
 
 
-def job_file(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
+def job_file(run: KubernetesRun) -> dict[str, Any]:
     """Return the ConfigMap of a run, which has the run's name. Raises UsageError if the files are too large for it."""
+    request, options, namespace = run.request, run.options, run.share.namespace
     files = {**request.files, **node_files(request, options)}
     if (count := sum(len(text.encode()) for text in files.values())) > MOST_BYTES:
         raise usage_error(

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import node_program
-from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
+from trainway.launch.kubernetes.options import keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import (
     counted_restarts,
@@ -21,26 +21,22 @@ from trainway.launch.kubernetes.process import (
     restarts_of_object,
     torchrun_options,
 )
-from trainway.launch.kubernetes.who_shares import job_labels, shared_nodes
+from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
 from trainway.launch.program.request import Request
 from trainway.manifests.life_cycle import restarted_as_a_whole, success_policy
-from trainway.spec.facts.catalogue import Catalogue
 
 NODE = "node"
 """The name of the replicated job and of its container."""
 
 
-def render_job_set(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_job_set(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as a JobSet."""
+    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
     nodes = started_nodes(request, options)
     torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
     spec = job_set_spec(
-        request,
-        options,
-        catalogue,
+        run,
         command=node_command(node_program(request, options), request.code_to_import),
         environment=node_environment(request, torchrun | counted_restarts(request)),
     )
@@ -56,7 +52,7 @@ def render_job_set(
         "metadata": {
             "name": request.run,
             "namespace": namespace,
-            "labels": job_labels(request, options.priority),
+            "labels": dict(run.share.labels),
             "annotations": close_together_for_kai(request, options, catalogue),
         },
         "spec": {**spec, "ttlSecondsAfterFinished": keep_seconds(request)},
@@ -64,9 +60,7 @@ def render_job_set(
 
 
 def job_set_spec(
-    request: Request,
-    options: KubernetesOptions,
-    catalogue: Catalogue,
+    run: KubernetesRun,
     *,
     labels: Mapping[str, str] | None = None,
     command: Sequence[str] = (),
@@ -76,8 +70,9 @@ def job_set_spec(
 
     `labels` are those of the replicated job.
     """
-    annotations = close_together_for_kai(request, options, catalogue)
-    if options.continues and shared_nodes(request.hand_off) == "kai":
+    request, options = run.request, run.options
+    annotations = close_together_for_kai(request, options, run.catalogue)
+    if options.continues and run.share.sharing == "kai":
         # The number of pods that KAI leaves the job: docs/kai.md.
         annotations["kai.scheduler/batch-min-member"] = str(least_nodes(request, options))
     metadata = {
@@ -86,7 +81,7 @@ def job_set_spec(
     }
     job = {
         **({"metadata": metadata} if metadata else {}),
-        "spec": {"template": node_pod(request, options, catalogue, NodeContainer(NODE, command, environment))},
+        "spec": {"template": node_pod(run, NodeContainer(NODE, command, environment))},
     }
     if options.continues:
         job["spec"]["successPolicy"] = success_policy(least_nodes(request, options))

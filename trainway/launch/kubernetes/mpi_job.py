@@ -16,21 +16,18 @@ from trainway.launch.kubernetes.mpirun import (
 )
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
-from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
+from trainway.launch.kubernetes.options import keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
 from trainway.launch.kubernetes.process import node_environment, torchrun_options
-from trainway.launch.kubernetes.who_shares import job_labels
-from trainway.launch.program.request import Request
-from trainway.spec.facts.catalogue import Catalogue
+from trainway.launch.kubernetes.run import KubernetesRun
 
 
-def render_mpi_job(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_mpi_job(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as an MPIJob of the MPI Operator. Its request is that of `under_mpirun`.
 
     The launcher is a worker as well, so that it does not need a node of its own.
     """
+    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
     nodes = request.allocation.nodes
     first = f"{request.run}-launcher.{request.run}.{namespace}.svc.cluster.local"
     environment = node_environment(request, {**torchrun_options(request, nodes, first), "TRAINWAY_NODE_RANK": "0"})
@@ -52,7 +49,7 @@ def render_mpi_job(
         "metadata": {
             "name": request.run,
             "namespace": namespace,
-            "labels": job_labels(request, options.priority),
+            "labels": dict(run.share.labels),
             "annotations": close_together_for_kai(request, options, catalogue),
         },
         "spec": {
@@ -69,7 +66,7 @@ def render_mpi_job(
                 name: {
                     "replicas": count,
                     "restartPolicy": "OnFailure",
-                    "template": in_one_group(request, node_pod(request, options, catalogue, container)),
+                    "template": in_one_group(request, node_pod(run, container)),
                 }
                 for name, (count, container) in replicas.items()
             },

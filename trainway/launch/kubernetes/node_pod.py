@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import affinity, close_together, node_selector, resources
 from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.process import STOP_SECONDS
-from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, scheduler
+from trainway.launch.kubernetes.run import KubernetesRun
+from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
 from trainway.launch.platform.locations import directory_of_team, opened_directories
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER, Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of
-from trainway.spec.facts.catalogue import Catalogue
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,9 @@ class NodeContainer:
     readiness: Mapping[str, Any] | None = None
 
 
-def node_pod(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, container: NodeContainer
-) -> dict[str, Any]:
+def node_pod(run: KubernetesRun, container: NodeContainer) -> dict[str, Any]:
     """Return the template of a pod that has a node of the run to itself."""
+    request, options, catalogue = run.request, run.options, run.catalogue
     hand_off, group = request.hand_off, request.allocation.group
     return pod_template(
         Pod(
@@ -55,7 +53,7 @@ def node_pod(
             tolerations=tolerations_of(catalogue[group.instance_type]),
             node_selector=node_selector(request) or None,
             affinity=affinity(request, options),
-            scheduler=scheduler(hand_off),
+            scheduler=run.share.scheduler,
             user=USER,
             stop_seconds=STOP_SECONDS,
             labels={RUN_LABEL: request.run, **MANAGED_BY},

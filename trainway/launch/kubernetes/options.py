@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, cast, get_args
 
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
-from trainway.launch.kubernetes.who_shares import shared_nodes
+from trainway.launch.kubernetes.who_shares import Sharing
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import LostNodeOptions, check_lost_nodes, check_program
 from trainway.launch.program.request import Request
@@ -95,7 +95,7 @@ class KubernetesOptions(LostNodeOptions):
     ] = None
 
 
-def kind_of(request: Request, options: KubernetesOptions) -> Kind:
+def kind_of(request: Request, options: KubernetesOptions, sharing: Sharing) -> Kind:
     """Return the kind that the launch names, or else the platform's default.
 
     Raises UsageError for a kind whose operator the platform does not have, and where task governance shares the nodes
@@ -109,8 +109,7 @@ def kind_of(request: Request, options: KubernetesOptions) -> Kind:
         why = f"{request.hand_off.platform} has no operator that runs a {kind}"
         fix = f"set {_INSTALLED_BY[kind]} to true in the platform file and deploy, or use --kind {installed[0]}"
         raise _cannot(request, why, fix)
-    governed = shared_nodes(request.hand_off) == "task governance"
-    if installed and options.kind is None and governed and kind not in _GOVERNED:
+    if installed and options.kind is None and sharing == "task governance" and kind not in _GOVERNED:
         why = f"AWS documents that task governance queues {' and '.join(_GOVERNED)}, and the platform has neither"
         fix = f"set {_INSTALLED_BY['PyTorchJob']} to true in the platform file and deploy, or name --kind {kind}"
         raise _cannot(request, why, fix)
@@ -122,7 +121,7 @@ def keep_seconds(request: Request) -> int:
     return 3600 * (request.program.life_cycle.keep_hours or _KEEP_HOURS)
 
 
-def check_options(request: Request, options: KubernetesOptions) -> None:
+def check_options(request: Request, options: KubernetesOptions, sharing: Sharing) -> None:
     """Raise UsageError for an option that the platform, the kind, or the job does not support."""
     if not request.run[0].isalpha():
         # https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go (read 2026-11-21);
@@ -159,7 +158,7 @@ def check_options(request: Request, options: KubernetesOptions) -> None:
         _check_starter(request, options)
     if options.continues:
         _check_continues(request, options)
-    if shared_nodes(request.hand_off) == "run-ai":
+    if sharing == "run-ai":
         _check_run_ai(request, options)
 
 

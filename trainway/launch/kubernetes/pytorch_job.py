@@ -9,23 +9,20 @@ from typing import Any
 
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import node_program_with_nodes
-from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
+from trainway.launch.kubernetes.options import keep_seconds
 from trainway.launch.kubernetes.placement import close_together_for_kai
 from trainway.launch.kubernetes.process import node_command, node_environment, torchrun_options
-from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
-from trainway.launch.program.request import Request
 from trainway.launch.program.training_command import RENDEZVOUS_PORT
-from trainway.spec.facts.catalogue import Catalogue
 
 # The operator looks for the container by this name.
 _CONTAINER = "pytorch"
 
 
-def render_pytorch_job(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     """Return the PyTorchJob. It has workers only, because torchrun needs no master."""
+    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
     allocation, restarts = request.allocation, request.program.life_cycle.restarts
     # The operator gives each pod a Service of its own name, and the first pod knows itself by that name.
     # https://github.com/kubeflow/training-operator/blob/v1.9.0/pkg/controller.v1/pytorch/elastic.go (read 2026-11-21)
@@ -37,7 +34,7 @@ def render_pytorch_job(
         command=node_command(node_program_with_nodes(request, options), request.code_to_import),
         environment=node_environment(request, torchrun),
     )
-    template = node_pod(request, options, catalogue, container)
+    template = node_pod(run, container)
     elastic: dict[str, Any] = {}
     if options.continues:
         # With an elasticPolicy, the operator marks the job as succeeded when its first pod succeeds:
@@ -56,7 +53,7 @@ def render_pytorch_job(
         "metadata": {
             "name": request.run,
             "namespace": namespace,
-            "labels": job_labels(request, options.priority),
+            "labels": dict(run.share.labels),
             "annotations": {
                 **close_together_for_kai(request, options, catalogue),
                 **(_auto_resume(restarts) if namespace.startswith("hyperpod") else {}),

@@ -14,15 +14,13 @@ from typing import Any
 
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import copying_program
-from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
-from trainway.launch.kubernetes.who_shares import job_labels
+from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.program.program import INSTALLER, LOCK, SYNCED_CODE
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER
-from trainway.spec.facts.catalogue import Catalogue
 
 ENTRYPOINT, PREPARATION = "entrypoint.sh", "prepare.sh"
 HEAD, WORKER = "ray-head", "ray-worker"
@@ -44,12 +42,11 @@ _STOP_OF_HEAD = (
 _STOP_OF_WORKER = f'sleep 5; while [ -e "$TRAINWAY_RUN/stop" ]; do sleep 1; done; {_ENDS_RAY}'
 
 
-def render_ray_job(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_ray_job(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as a RayJob of KubeRay."""
+    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
     nodes = request.allocation.nodes
-    head = _pod(request, options, catalogue, name=HEAD, stop=_STOP_OF_HEAD)
+    head = _pod(run, name=HEAD, stop=_STOP_OF_HEAD)
     _leave_room_for_submitter(head)
     worker_group = {
         "groupName": "nodes",
@@ -57,7 +54,7 @@ def render_ray_job(
         "minReplicas": nodes - 1,
         "maxReplicas": nodes - 1,
         "rayStartParams": _start_parameters(request),
-        "template": _pod(request, options, catalogue, name=WORKER, stop=_STOP_OF_WORKER),
+        "template": _pod(run, name=WORKER, stop=_STOP_OF_WORKER),
     }
     return {
         "apiVersion": "ray.io/v1",
@@ -65,7 +62,7 @@ def render_ray_job(
         "metadata": {
             "name": request.run,
             "namespace": namespace,
-            "labels": job_labels(request, options.priority),
+            "labels": dict(run.share.labels),
             "annotations": close_together_for_kai(request, options, catalogue),
         },
         "spec": {
@@ -113,7 +110,8 @@ def preparation(request: Request) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _pod(request: Request, options: KubernetesOptions, catalogue: Catalogue, *, name: str, stop: str) -> dict[str, Any]:
+def _pod(run: KubernetesRun, *, name: str, stop: str) -> dict[str, Any]:
+    request = run.request
     told = {"TRAINWAY_NODE_RANK": "0", "RAY_JOB_STOP_WAIT_TIME_S": str(KILL_RANKS_AFTER)}
     container = NodeContainer(
         name,
@@ -121,7 +119,7 @@ def _pod(request: Request, options: KubernetesOptions, catalogue: Catalogue, *, 
         command=(".", str(DIRECTORY / PREPARATION)) if preparation(request) else (),
         environment=node_environment(request, told),
     )
-    template = node_pod(request, options, catalogue, container)
+    template = node_pod(run, container)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", stop]}}}
     return in_one_group(request, template)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -12,13 +11,11 @@ from trainway.launch.kubernetes.hyperpod_pytorch_job import render_hyperpod_pyto
 from trainway.launch.kubernetes.job_file import job_file
 from trainway.launch.kubernetes.job_set import render_job_set
 from trainway.launch.kubernetes.mpi_job import render_mpi_job
-from trainway.launch.kubernetes.mpirun import under_mpirun
-from trainway.launch.kubernetes.options import KubernetesOptions, check_options, kind_of
+from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.pytorch_job import render_pytorch_job
 from trainway.launch.kubernetes.ray_job import render_ray_job, scripts
+from trainway.launch.kubernetes.run import kubernetes_run
 from trainway.launch.kubernetes.train_job import render_train_job, render_training_runtime
-from trainway.launch.kubernetes.who_shares import namespace_of_run
-from trainway.launch.program.locations import check_locations, check_team
 from trainway.launch.program.program import without_launcher_files
 from trainway.launch.program.request import Request
 from trainway.spec.facts.catalogue import Catalogue
@@ -37,21 +34,13 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
 
     Raises UsageError for what the platform does not have, or the kind or the job cannot do.
     """
-    check_team(request.program, request.hand_off)
-    check_locations(request.program, request.hand_off)
-    namespace = namespace_of_run(request)
-    kind = kind_of(request, options)
-    options = dataclasses.replace(options, kind=kind)
-    check_options(request, options)
-    if kind == "MPIJob":
-        request = under_mpirun(request)
-    if kind != "TrainJob":
-        files = job_file(request, options, namespace)
-        if kind == "RayJob":
-            files["data"] |= scripts(request)
-        return [files, _KINDS[kind](request, options, catalogue, namespace)]
-    runtime = render_training_runtime(request, options, catalogue, namespace)
-    return [job_file(request, options, namespace), runtime, render_train_job(request, options, namespace)]
+    run = kubernetes_run(request, catalogue, options)
+    files = job_file(run)
+    if run.options.kind == "TrainJob":
+        return [files, render_training_runtime(run), render_train_job(run)]
+    if run.options.kind == "RayJob":
+        files["data"] |= scripts(run.request)
+    return [files, _KINDS[str(run.options.kind)](run)]
 
 
 def as_yaml(documents: list[dict[str, Any]]) -> str:

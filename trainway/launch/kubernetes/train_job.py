@@ -14,17 +14,15 @@ from typing import Any
 
 from trainway.launch.kubernetes.job_set import first_node, job_set_spec
 from trainway.launch.kubernetes.node_program import node_program_with_nodes
-from trainway.launch.kubernetes.options import KubernetesOptions
 from trainway.launch.kubernetes.process import (
     counted_restarts,
     node_command,
     node_environment,
     torchrun_options,
 )
-from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL, job_labels
+from trainway.launch.kubernetes.run import KubernetesRun
+from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
 from trainway.launch.program.lost_nodes import started_nodes, torchrun_nodes
-from trainway.launch.program.request import Request
-from trainway.spec.facts.catalogue import Catalogue
 
 _API = "trainer.kubeflow.org"
 # What Trainer writes into the environment itself, and refuses to be told there:
@@ -32,8 +30,9 @@ _API = "trainer.kubeflow.org"
 _TRAINERS_OWN = ("PET_NNODES", "PET_NPROC_PER_NODE")
 
 
-def render_train_job(request: Request, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
+def render_train_job(run: KubernetesRun) -> dict[str, Any]:
     """Return the TrainJob, which refers to the runtime of the same name."""
+    request, options, namespace = run.request, run.options, run.share.namespace
     torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
     return {
         "apiVersion": f"{_API}/v1alpha1",
@@ -41,7 +40,7 @@ def render_train_job(request: Request, options: KubernetesOptions, namespace: st
         "metadata": {
             "name": request.run,
             "namespace": namespace,
-            "labels": job_labels(request, options.priority),
+            "labels": dict(run.share.labels),
         },
         "spec": {
             "runtimeRef": {"apiGroup": _API, "kind": "TrainingRuntime", "name": request.run},
@@ -60,9 +59,7 @@ def render_train_job(request: Request, options: KubernetesOptions, namespace: st
     }
 
 
-def render_training_runtime(
-    request: Request, options: KubernetesOptions, catalogue: Catalogue, namespace: str
-) -> dict[str, Any]:
+def render_training_runtime(run: KubernetesRun) -> dict[str, Any]:
     """Return the TrainingRuntime of the run: its pods, and its life cycle.
 
     There is no time to live. Trainer 2.3 makes the JobSet of a failed TrainJob again when the JobSet is deleted, so
@@ -70,6 +67,7 @@ def render_training_runtime(
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/controller/trainjob_controller.go (Reconcile,
     removeFailedCondition; read 2026-11-22)
     """
+    request, options, namespace = run.request, run.options, run.share.namespace
     labels = {f"{_API}/trainjob-ancestor-step": "trainer"}
     return {
         "apiVersion": f"{_API}/v1alpha1",
@@ -81,6 +79,6 @@ def render_training_runtime(
         },
         "spec": {
             "mlPolicy": {"numNodes": started_nodes(request, options), "torch": {}},
-            "template": {"spec": job_set_spec(request, options, catalogue, labels=labels)},
+            "template": {"spec": job_set_spec(run, labels=labels)},
         },
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from trainway.launch.program.request import Request
@@ -18,19 +20,39 @@ KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 KAI_PRIORITY = "priorityClassName"
 
 
-def shared_nodes(hand_off: HandOff) -> Literal["kai", "run-ai", "task governance", "kueue"]:
-    """Return the scheduler that divides the nodes between the teams."""
+Sharing = Literal["kai", "run-ai", "task governance", "kueue"]
+"""What divides the nodes of a platform between its teams."""
+
+
+@dataclass(frozen=True)
+class JobShare:
+    """Namespace and labels of the objects of a job, and what shares the nodes: `sharing`.
+
+    `scheduler` is the name of the scheduler of its pods. None is the default scheduler of Kubernetes.
+    """
+
+    sharing: Sharing
+    namespace: str
+    labels: Mapping[str, str]
+    scheduler: str | None
+
+
+def share_of(request: Request, priority: str | None) -> JobShare:
+    """Return the namespace and the labels of a job. Raises UsageError if the team is missing."""
+    hand_off, team = request.hand_off, request.program.team
+    what = f"{request.program.name} cannot run on {hand_off.platform}"
+    namespace = namespace_of_team(hand_off, team, what=what, nobody="the job file", key="`team`")
+    labels = labels_of(hand_off, team, request.run, priority)
+    return JobShare(shared_nodes(hand_off), namespace, labels, scheduler(hand_off))
+
+
+def shared_nodes(hand_off: HandOff) -> Sharing:
+    """Return what divides the nodes between the teams."""
     if QUEUE_LABEL in hand_off.cluster.job_labels:
         return "kai"
     if PROJECT_LABEL in hand_off.cluster.job_labels:
         return "run-ai"
     return "task governance" if hand_off.cluster.job_labels else "kueue"
-
-
-def namespace_of_run(request: Request) -> str:
-    """Return the namespace of the job's team, or the only one. Raises UsageError if the team is missing."""
-    what = f"{request.program.name} cannot run on {request.hand_off.platform}"
-    return namespace_of_team(request.hand_off, request.program.team, what=what, nobody="the job file", key="`team`")
 
 
 def namespace_of_team(hand_off: HandOff, team: str | None, *, what: str, nobody: str, key: str) -> str:
