@@ -28,8 +28,8 @@ from tests.manifests.platforms import CATALOGUE, named, objects, platform_of
 from tests.seams.kubernetes.run_files import missing_files
 from trainway.launch.job_file.training_program import training_command
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
-from trainway.launch.kubernetes.hyperpod_pytorch_job import hyperpod_command
 from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
+from trainway.launch.kubernetes.node_program import under_agent
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.program import RUN_FILES
 from trainway.manifests.namespace import SERVICE_ACCOUNT
@@ -97,8 +97,8 @@ def test_the_command_is_the_one_of_every_target(kind: Kind, until_step: int | No
 
 def test_hyperpods_agent_takes_torchruns_place_and_mpirun_starts_it_once_a_node() -> None:
     request = request_for("governance", until_step=6)
-    assert hyperpod_command(request)[-3:] == ("-m", "training.train", "--until-step=6")
-    assert without_copies(hyperpod_command(request))[0] == "hyperpodrun"
+    agent = under_agent(request).program.command
+    assert (agent[0], agent[-3:]) == ("hyperpodrun", ("-m", "training.train", "--until-step=6"))
     launcher, worker = pods_of(job_of("kueue", "MPIJob"))
     command = without_copies(container_of(launcher)["command"])
     mpirun = command[command.index("--") + 1 :]

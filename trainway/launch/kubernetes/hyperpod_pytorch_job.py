@@ -6,22 +6,15 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-usage.htm
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from trainway.launch.kubernetes.log_rules import log_rules
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
-from trainway.launch.kubernetes.node_program import copying_program
-from trainway.launch.kubernetes.options import KubernetesOptions, keep_seconds
-from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS, node_command, node_environment
+from trainway.launch.kubernetes.process import STOP_SECONDS, node_command, node_environment
 from trainway.launch.kubernetes.run import KubernetesRun
-from trainway.launch.program.request import Request
-from trainway.launch.program.training_command import is_torchrun
 
 # Where the operator reaches its agent: src/hyperpod_elastic_agent/run.py of hyperpod-elastic-agent 1.1.3.
 _AGENT_PORT = 8080
-# How much earlier than the node's program the ranks have to end.
-_AGENT_ENDS_SECONDS = 5
 # Over how long the operator counts, as in AWS's own example:
 # https://github.com/awslabs/awsome-distributed-training/blob/main/3.test_cases/pytorch/FSDP/kubernetes/llama3_1_8b-fsdp-hpto.yaml
 # (read 2026-11-21)
@@ -30,19 +23,19 @@ _COUNTED_SECONDS = 21600
 
 def render_hyperpod_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as the HyperPodPyTorchJob of HyperPod's training operator."""
-    request, options, namespace = run.request, run.options, run.share.namespace
-    allocation, labels = request.allocation, dict(run.share.labels)
+    request, labels = run.request, dict(run.share.labels)
+    allocation = request.allocation
     life_cycle = request.program.life_cycle
     patterns = request.program.log_patterns
     # The operator tells its agents how they find each other, and how many they are.
-    torchrun = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
+    ranks = {"PET_NNODES": str(allocation.nodes), "PET_NPROC_PER_NODE": str(allocation.ranks)}
     # The agent ends without NNODES, until the operator's first request has the number of nodes:
     # hyperpod_elastic_agent/rendezvous/hyperpod_rendezvous_backend.py of hyperpod-elastic-agent 1.1.3.
-    torchrun["NNODES"] = torchrun["PET_NNODES"]
+    ranks["NNODES"] = ranks["PET_NNODES"]
     container = NodeContainer(
         "pytorch",
-        command=node_command(hyperpod_command(request), request.code_to_import),
-        environment=node_environment(request, torchrun),
+        command=node_command(run.command, run.on_nodes.code),
+        environment=node_environment(run.on_nodes, ranks),
         ports=[{"containerPort": _AGENT_PORT}],
     )
     template = node_pod(run, container)
@@ -51,7 +44,7 @@ def render_hyperpod_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     return {
         "apiVersion": "sagemaker.amazonaws.com/v1",
         "kind": "HyperPodPyTorchJob",
-        "metadata": {"name": request.run, "namespace": namespace, "labels": labels},
+        "metadata": {"name": request.run, "namespace": run.share.namespace, "labels": labels},
         "spec": {
             "nprocPerNode": str(allocation.ranks),
             "runPolicy": {
@@ -66,36 +59,23 @@ def render_hyperpod_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
                 # The default of AWS's own client is 0: the job and its logs would be gone when it ends.
                 # https://github.com/aws/sagemaker-hyperpod-cli/blob/main/src/sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py
                 # (RunPolicy, read 2026-11-22)
-                "ttlSecondsAfterFinished": keep_seconds(request),
-                **({"logMonitoringConfiguration": log_rules(patterns, options)} if patterns else {}),
+                "ttlSecondsAfterFinished": run.keep_seconds,
+                **({"logMonitoringConfiguration": log_rules(patterns, run.options)} if patterns else {}),
             },
-            **_replicas(request, options, template),
+            **_replicas(run, template),
         },
     }
 
 
-def hyperpod_command(request: Request) -> tuple[str, ...]:
-    """Return the command of a node, with HyperPod's agent in the place of torchrun. The agent reads torchrun's options.
-
-    The agent kills processes without a signal before, unless it is told how long they may take to end.
-    """
-    program = request.program
-    assert is_torchrun(program.command)
-    # The agent starts the ranks itself, and restarts them by its own rules.
-    words = program.rank_words or program.command[1:]
-    seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))
-    agent = ("hyperpodrun", "--shutdown-signal=SIGTERM", f"--shutdown-timeout={seconds}", *words)
-    return copying_program(replace(request, program=replace(program, command=agent)))
-
-
-def _replicas(request: Request, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+def _replicas(run: KubernetesRun, template: dict[str, Any]) -> dict[str, Any]:
     """Return one set of pods, or two for an elastic job: the nodes that it requires, and those that it can lose.
 
     The spare pods are beyond the replicas, and Kueue has the quota of both: `ReplicaSpec` of the model in
     sagemaker/hyperpod/training/config/hyperpod_pytorch_job_unified_config.py of sagemaker-hyperpod 3.12.0.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-elastic-training.html (read 2026-11-21)
     """
-    nodes, least = request.allocation.nodes, options.min_nodes
+    options = run.options
+    nodes, least = run.request.allocation.nodes, options.min_nodes
     spares = {"spares": options.spare_nodes} if options.spare_nodes else {}
     if least is None or least == nodes:
         return {"replicaSpecs": [{"name": "pods", "replicas": nodes, **spares, "template": template}]}

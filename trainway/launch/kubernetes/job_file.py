@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainway.launch.kubernetes.node_program import node_files
 from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
 from trainway.spec.errors import usage_error
@@ -15,11 +14,10 @@ MOST_BYTES = 2**20
 
 def job_file(run: KubernetesRun) -> dict[str, Any]:
     """Return the ConfigMap of a run, which has the run's name. Raises UsageError if the files are too large for it."""
-    request, options, namespace = run.request, run.options, run.share.namespace
-    files = {**request.files, **node_files(request, options)}
+    files = dict(run.files)
     if (count := sum(len(text.encode()) for text in files.values())) > MOST_BYTES:
         raise usage_error(
-            f"the job file of {request.program.name} cannot be sent to Kubernetes",
+            f"the job file of {run.request.program.name} cannot be sent to Kubernetes",
             why=f"it has {count} bytes, and a ConfigMap at most {MOST_BYTES}",
             fix="shorten it",
         )
@@ -27,9 +25,9 @@ def job_file(run: KubernetesRun) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": request.run,
-            "namespace": namespace,
-            "labels": {RUN_LABEL: request.run, **MANAGED_BY},
+            "name": run.request.run,
+            "namespace": run.share.namespace,
+            "labels": {RUN_LABEL: run.request.run, **MANAGED_BY},
         },
         # A pod that starts again later reads what the first one read.
         "immutable": True,

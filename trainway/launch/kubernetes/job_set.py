@@ -11,19 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
-from trainway.launch.kubernetes.node_program import node_program
-from trainway.launch.kubernetes.options import keep_seconds
-from trainway.launch.kubernetes.placement import close_together_for_kai
-from trainway.launch.kubernetes.process import (
-    counted_restarts,
-    node_command,
-    node_environment,
-    restarts_of_object,
-    torchrun_options,
-)
+from trainway.launch.kubernetes.process import node_command, node_environment, rank_options, restarts_of_object
 from trainway.launch.kubernetes.run import KubernetesRun
-from trainway.launch.program.lost_nodes import least_nodes, started_nodes, torchrun_nodes
-from trainway.launch.program.request import Request
 from trainway.manifests.life_cycle import restarted_as_a_whole, success_policy
 
 NODE = "node"
@@ -32,13 +21,10 @@ NODE = "node"
 
 def render_job_set(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as a JobSet."""
-    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
-    nodes = started_nodes(request, options)
-    torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
+    nodes = run.nodes.started
+    options = rank_options(run.request, run.nodes.nnodes, first_node(run), indexed=True)
     spec = job_set_spec(
-        run,
-        command=node_command(node_program(request, options), request.code_to_import),
-        environment=node_environment(request, torchrun | counted_restarts(request)),
+        run, command=node_command(run.command, run.on_nodes.code), environment=node_environment(run.on_nodes, options)
     )
     # Trainer sets both for a TrainJob. Without them, a Job has one pod.
     spec["replicatedJobs"][0]["template"]["spec"] |= {
@@ -50,12 +36,12 @@ def render_job_set(run: KubernetesRun) -> dict[str, Any]:
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {
-            "name": request.run,
-            "namespace": namespace,
+            "name": run.request.run,
+            "namespace": run.share.namespace,
             "labels": dict(run.share.labels),
-            "annotations": close_together_for_kai(request, options, catalogue),
+            "annotations": dict(run.placement.job_annotations),
         },
-        "spec": {**spec, "ttlSecondsAfterFinished": keep_seconds(request)},
+        "spec": {**spec, "ttlSecondsAfterFinished": run.keep_seconds},
     }
 
 
@@ -70,11 +56,10 @@ def job_set_spec(
 
     `labels` are those of the replicated job.
     """
-    request, options = run.request, run.options
-    annotations = close_together_for_kai(request, options, run.catalogue)
-    if options.continues and run.share.sharing == "kai":
+    annotations = dict(run.placement.job_annotations)
+    if run.nodes.continues and run.share.sharing == "kai":
         # The number of pods that KAI leaves the job: docs/kai.md.
-        annotations["kai.scheduler/batch-min-member"] = str(least_nodes(request, options))
+        annotations["kai.scheduler/batch-min-member"] = str(run.nodes.least)
     metadata = {
         **({"labels": dict(labels)} if labels else {}),
         **({"annotations": annotations} if annotations else {}),
@@ -83,13 +68,13 @@ def job_set_spec(
         **({"metadata": metadata} if metadata else {}),
         "spec": {"template": node_pod(run, NodeContainer(NODE, command, environment))},
     }
-    if options.continues:
-        job["spec"]["successPolicy"] = success_policy(least_nodes(request, options))
-    restarts, fatal = restarts_of_object(request), request.program.fatal_statuses
+    if run.nodes.continues:
+        job["spec"]["successPolicy"] = success_policy(run.nodes.least)
+    restarts, fatal = restarts_of_object(run.request), run.request.program.fatal_statuses
     return restarted_as_a_whole({"name": NODE, "template": job}, restarts, fatal)
 
 
-def first_node(request: Request, namespace: str) -> str:
+def first_node(run: KubernetesRun) -> str:
     """Return the host name of the first node's pod, as the pod finds it in its own /etc/hosts.
 
     So the pod knows that it is the first one before any DNS server does.
@@ -97,4 +82,4 @@ def first_node(request: Request, namespace: str) -> str:
     https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go (managedHostsFileContent; both
     read 2026-11-21)
     """
-    return f"{request.run}-{NODE}-0-0.{request.run}.{namespace}.svc.cluster.local"
+    return f"{run.request.run}-{NODE}-0-0.{run.request.run}.{run.share.namespace}.svc.cluster.local"

@@ -14,26 +14,23 @@ from trainway.launch.kubernetes.mpirun import (
     mpirun_environment,
     worker_command,
 )
-from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
-from trainway.launch.kubernetes.node_program import copying_program
-from trainway.launch.kubernetes.options import keep_seconds
-from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
-from trainway.launch.kubernetes.process import node_environment, torchrun_options
+from trainway.launch.kubernetes.node_pod import NodeContainer, in_one_group, node_pod
+from trainway.launch.kubernetes.process import node_environment, rank_options
 from trainway.launch.kubernetes.run import KubernetesRun
 
 
 def render_mpi_job(run: KubernetesRun) -> dict[str, Any]:
-    """Render a run as an MPIJob of the MPI Operator. Its request is that of `under_mpirun`.
+    """Render a run as an MPIJob of the MPI Operator.
 
     The launcher is a worker as well, so that it does not need a node of its own.
     """
-    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
-    nodes = request.allocation.nodes
-    first = f"{request.run}-launcher.{request.run}.{namespace}.svc.cluster.local"
-    environment = node_environment(request, {**torchrun_options(request, nodes, first), "TRAINWAY_NODE_RANK": "0"})
+    request, nodes = run.request, run.request.allocation.nodes
+    first = f"{request.run}-launcher.{request.run}.{run.share.namespace}.svc.cluster.local"
+    options = rank_options(request, nodes, first)
+    environment = node_environment(run.on_nodes, {**options, "TRAINWAY_NODE_RANK": "0"})
     names = [each["name"] for each in environment]
     settings = [{"name": name, "value": value} for name, value in mpirun_environment(names).items()]
-    launcher = NodeContainer("mpi", command=copying_program(request), environment=[*environment, *settings])
+    launcher = NodeContainer("mpi", command=run.command, environment=[*environment, *settings])
     worker = NodeContainer(
         "mpi",
         command=worker_command(request.code),
@@ -48,9 +45,9 @@ def render_mpi_job(run: KubernetesRun) -> dict[str, Any]:
         "kind": "MPIJob",
         "metadata": {
             "name": request.run,
-            "namespace": namespace,
+            "namespace": run.share.namespace,
             "labels": dict(run.share.labels),
-            "annotations": close_together_for_kai(request, options, catalogue),
+            "annotations": dict(run.placement.job_annotations),
         },
         "spec": {
             "slotsPerWorker": request.allocation.ranks,
@@ -60,13 +57,13 @@ def render_mpi_job(run: KubernetesRun) -> dict[str, Any]:
             "runPolicy": {
                 "backoffLimit": request.program.life_cycle.restarts,
                 "cleanPodPolicy": "Running",
-                "ttlSecondsAfterFinished": keep_seconds(request),
+                "ttlSecondsAfterFinished": run.keep_seconds,
             },
             "mpiReplicaSpecs": {
                 name: {
                     "replicas": count,
                     "restartPolicy": "OnFailure",
-                    "template": in_one_group(request, node_pod(run, container)),
+                    "template": in_one_group(run, node_pod(run, container)),
                 }
                 for name, (count, container) in replicas.items()
             },

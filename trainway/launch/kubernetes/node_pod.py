@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.placement import affinity, close_together, node_selector, resources
 from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
 from trainway.launch.kubernetes.process import STOP_SECONDS
 from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
-from trainway.launch.platform.locations import directory_of_team, opened_directories
-from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER, Pod, Volume, pod_template
 from trainway.manifests.taints import tolerations_of
 
@@ -33,8 +32,8 @@ class NodeContainer:
 
 def node_pod(run: KubernetesRun, container: NodeContainer) -> dict[str, Any]:
     """Return the template of a pod that has a node of the run to itself."""
-    request, options, catalogue = run.request, run.options, run.catalogue
-    hand_off, group = request.hand_off, request.allocation.group
+    request, placement, paths = run.request, run.placement, run.on_nodes.paths
+    hand_off = request.hand_off
     return pod_template(
         Pod(
             name=container.name,
@@ -45,24 +44,33 @@ def node_pod(run: KubernetesRun, container: NodeContainer) -> dict[str, Any]:
             readiness=container.readiness,
             mount_path=hand_off.mount_path,
             claim=hand_off.file_system.claim if hand_off.file_system else None,
-            directory=directory_of_team(hand_off, request.program.team),
-            opened=opened_directories(hand_off, request.program.team, request.run),
-            resources=resources(request, catalogue),
-            claims=group.claims,
-            volumes=(Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}), *_local_disk(request)),
-            tolerations=tolerations_of(catalogue[group.instance_type]),
-            node_selector=node_selector(request) or None,
-            affinity=affinity(request, options),
+            directory=paths.directory,
+            opened=paths.opened,
+            resources=deepcopy(placement.resources),
+            claims=request.allocation.group.claims,
+            volumes=(
+                Volume(VOLUME, str(DIRECTORY), {"configMap": {"name": request.run}}),
+                *_local_disk(run.on_nodes.local_disk),
+            ),
+            tolerations=tolerations_of(run.instance),
+            node_selector=placement.node_selector or None,
+            affinity=placement.affinity,
             scheduler=run.share.scheduler,
             user=USER,
             stop_seconds=STOP_SECONDS,
             labels={RUN_LABEL: request.run, **MANAGED_BY},
-            annotations=close_together(request, options),
+            annotations=placement.pod_annotations,
         )
     )
 
 
-def _local_disk(request: Request) -> tuple[Volume, ...]:
+def in_one_group(run: KubernetesRun, template: dict[str, Any]) -> dict[str, Any]:
+    """Mark the pods of a run that has two kinds of pods, so that Kueue places both together. Return the template."""
+    template["metadata"]["annotations"] |= run.placement.one_group
+    return template
+
+
+def _local_disk(directory: PurePosixPath | None) -> tuple[Volume, ...]:
     """Return the volume on the local disk of the node, which the kubelet deletes with the pod.
 
     The kubelet's own directory is on the RAID 0 of the disks (stacks/constructs/eks/launch_template.py). The volume
@@ -70,6 +78,6 @@ def _local_disk(request: Request) -> tuple[Volume, ...]:
     https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (read 2026-11-29). A path of the node would outlive
     the pod as well, but the namespaces of teams allow none.
     """
-    if request.local_disk is None:
+    if directory is None:
         return ()
-    return (Volume("local-disk", str(request.local_disk), {"emptyDir": {}}, writable=True),)
+    return (Volume("local-disk", str(directory), {"emptyDir": {}}, writable=True),)

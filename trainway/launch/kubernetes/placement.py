@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from trainway.launch.kubernetes.options import KubernetesOptions
-from trainway.launch.kubernetes.who_shares import RUN_LABEL, shared_nodes
+from trainway.launch.kubernetes.who_shares import RUN_LABEL, Sharing
 from trainway.launch.program.request import Request
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.manifests.topology import HOSTNAME, topology_name
@@ -21,7 +23,35 @@ _HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 _HIGHEST_WEIGHT = 100
 
 
-def resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int | str]]:
+@dataclass(frozen=True)
+class Placement:
+    """Where the pods of a run go, and what they have of their nodes: parts of the template of a pod.
+
+    `pod_annotations` and `job_annotations` keep the pods close together. `one_group` has the annotations of pods in a
+    run with two kinds of pods.
+    """
+
+    resources: Mapping[str, Mapping[str, int | str]]
+    node_selector: Mapping[str, str]
+    affinity: Mapping[str, Any] | None
+    pod_annotations: Mapping[str, str]
+    job_annotations: Mapping[str, str]
+    one_group: Mapping[str, str]
+
+
+def placement_of(request: Request, options: KubernetesOptions, catalogue: Catalogue, sharing: Sharing) -> Placement:
+    """Return where the pods of a run go."""
+    return Placement(
+        _resources(request, catalogue),
+        node_selector(request),
+        affinity(request, options),
+        _close_together(options, sharing),
+        _close_together_for_kai(request, options, catalogue) if sharing == "kai" else {},
+        _in_one_group(request, sharing),
+    )
+
+
+def _resources(request: Request, catalogue: Catalogue) -> dict[str, dict[str, int | str]]:
     """Return what a pod requests by number: all devices of a node, and what the node can give of CPU and memory.
 
     The kubelet evicts pods that use more memory than they request first, and a pod that requests none before all
@@ -104,33 +134,31 @@ def affinity(request: Request, options: KubernetesOptions) -> dict[str, Any] | N
     }
 
 
-def close_together(request: Request, options: KubernetesOptions) -> dict[str, str]:
+def _close_together(options: KubernetesOptions, sharing: Sharing) -> dict[str, str]:
     """Return the pods' annotations by which Kueue puts them close together; KAI reads those of the job."""
-    if shared_nodes(request.hand_off) in ("kai", "run-ai"):
+    if sharing in ("kai", "run-ai"):
         return {}
     if options.within:
         return {"kueue.x-k8s.io/podset-required-topology": options.within}
     return {"kueue.x-k8s.io/podset-preferred-topology": HOSTNAME}
 
 
-def in_one_group(request: Request, template: dict[str, Any]) -> dict[str, Any]:
-    """Mark the pods of a run that has two kinds of pods, so that Kueue places both kinds together. Return the template.
+def _in_one_group(request: Request, sharing: Sharing) -> dict[str, str]:
+    """Return the pods' annotations by which Kueue places two kinds of pods together.
 
     https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/#user-facing-apis (read 2026-11-21)
     """
-    if request.allocation.nodes > 1 and shared_nodes(request.hand_off) not in ("kai", "run-ai"):
-        template["metadata"]["annotations"]["kueue.x-k8s.io/podset-group-name"] = "nodes"
-    return template
+    if request.allocation.nodes > 1 and sharing not in ("kai", "run-ai"):
+        return {"kueue.x-k8s.io/podset-group-name": "nodes"}
+    return {}
 
 
-def close_together_for_kai(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, str]:
-    """Return the annotations of a job that keep its pods close together, where the KAI scheduler shares the nodes.
+def _close_together_for_kai(request: Request, options: KubernetesOptions, catalogue: Catalogue) -> dict[str, str]:
+    """Return the annotations of a job that keep its pods close together for the KAI scheduler.
 
     https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.16.8/docs/developer/designs/topology-awareness/README.md
     (read 2026-11-21)
     """
-    if shared_nodes(request.hand_off) != "kai":
-        return {}
     group = request.allocation.group
     types = [catalogue[name] for name in (group.instance_type, *group.or_types)]
     required = {"kai.scheduler/topology-required-placement": options.within} if options.within else {}

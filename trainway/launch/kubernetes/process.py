@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.pod_directory import DIRECTORY, JOB_FILE
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.program import SYNCED_CODE
-from trainway.launch.program.request import Request
+from trainway.launch.program.request import OnNodes, Request
 from trainway.launch.program.stopping import STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
@@ -48,24 +47,25 @@ def restarts_of_object(request: Request) -> int:
     return _RESTARTS_OF_A_LIFE * restarts if _counts_itself(request) else restarts
 
 
-def counted_restarts(request: Request) -> dict[str, str]:
-    """Return the variable that makes a training job of indexed pods count its restarts."""
-    return {"TRAINWAY_RESTARTS": str(request.program.life_cycle.restarts)} if _counts_itself(request) else {}
-
-
 def _counts_itself(request: Request) -> bool:
     return request.program.counts_restarts and request.program.life_cycle.restarts > 0
 
 
-def torchrun_options(request: Request, nodes: int | str, first: str) -> dict[str, str]:
-    """Return the torchrun options, as environment variables, for nodes that rendezvous on host `first`."""
+def rank_options(request: Request, nodes: int | str, first: str, *, indexed: bool = False) -> dict[str, str]:
+    """Return the options of the launcher of the ranks, as environment variables, for nodes that meet on host `first`.
+
+    `nodes` is their number, or `least:most`. In `indexed` pods, a training job counts its restarts.
+    """
     endpoint = f"{first}:{RENDEZVOUS_PORT}"
-    restarts = request.program.life_cycle.process_restarts
+    life_cycle = request.program.life_cycle
+    restarts = life_cycle.process_restarts
     options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run, max_restarts=restarts)
-    return options | {"PET_RDZV_CONF": f"{options['PET_RDZV_CONF']},join_timeout={JOIN_SECONDS}"}
+    options["PET_RDZV_CONF"] += f",join_timeout={JOIN_SECONDS}"
+    counted = {"TRAINWAY_RESTARTS": str(life_cycle.restarts)} if indexed and _counts_itself(request) else {}
+    return options | counted
 
 
-def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict[str, Any]]:
+def node_environment(on_nodes: OnNodes, rank_options: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the environment of the container. Each variable comes after those that it refers to.
 
     Each node logs below its pod's name.
@@ -73,9 +73,9 @@ def node_environment(request: Request, torchrun: Mapping[str, str]) -> list[dict
     (read 2026-11-21)
     """
     variables = {
-        **request.environment(JOB_FILE),
-        **logging_to(PurePosixPath(request.directory) / "logs" / "$(POD_NAME)"),
-        **torchrun,
+        **on_nodes.environment,
+        **logging_to(on_nodes.directory / "logs" / "$(POD_NAME)"),
+        **rank_options,
         **metrics_environment(),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(KILL_RANKS_AFTER),
         # A run that was told to stop is not done. Without a status of its own, a node that outlives one that was taken

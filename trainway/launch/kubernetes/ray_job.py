@@ -12,9 +12,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
-from trainway.launch.kubernetes.node_program import copying_program
-from trainway.launch.kubernetes.placement import close_together_for_kai, in_one_group
+from trainway.launch.kubernetes.node_pod import NodeContainer, in_one_group, node_pod
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
 from trainway.launch.kubernetes.run import KubernetesRun
@@ -44,8 +42,7 @@ _STOP_OF_WORKER = f'sleep 5; while [ -e "$TRAINWAY_RUN/stop" ]; do sleep 1; done
 
 def render_ray_job(run: KubernetesRun) -> dict[str, Any]:
     """Render a run as a RayJob of KubeRay."""
-    request, options, catalogue, namespace = run.request, run.options, run.catalogue, run.share.namespace
-    nodes = request.allocation.nodes
+    request, nodes = run.request, run.request.allocation.nodes
     head = _pod(run, name=HEAD, stop=_STOP_OF_HEAD)
     _leave_room_for_submitter(head)
     worker_group = {
@@ -61,9 +58,9 @@ def render_ray_job(run: KubernetesRun) -> dict[str, Any]:
         "kind": "RayJob",
         "metadata": {
             "name": request.run,
-            "namespace": namespace,
+            "namespace": run.share.namespace,
             "labels": dict(run.share.labels),
-            "annotations": close_together_for_kai(request, options, catalogue),
+            "annotations": dict(run.placement.job_annotations),
         },
         "spec": {
             # Words with spaces or quotation marks do not reach the driver unchanged, so a file has the command.
@@ -83,26 +80,26 @@ def render_ray_job(run: KubernetesRun) -> dict[str, Any]:
     }
 
 
-def scripts(request: Request) -> dict[str, str]:
+def scripts(run: KubernetesRun) -> dict[str, str]:
     """Return the files that a RayJob needs beside those of its program, by their names.
 
     Ray starts one as the driver: the program's starter, which has not been asked to stop yet.
     """
-    entrypoint = f'rm -f "$TRAINWAY_RUN/stop"\nexec {shlex.join(copying_program(request))}\n'
-    prepare = preparation(request)
+    entrypoint = f'rm -f "$TRAINWAY_RUN/stop"\nexec {shlex.join(run.command)}\n'
+    prepare = preparation(run)
     return {ENTRYPOINT: entrypoint, **({PREPARATION: prepare} if prepare else {})}
 
 
-def preparation(request: Request) -> str:
+def preparation(run: KubernetesRun) -> str:
     """Return the script that gives a node the code and the packages of the run before Ray starts there.
 
     The ranks of the program, which Ray starts, import from both. Empty if the run has neither.
     """
     lines = []
-    if request.code:
-        fetch = f"python3 {DIRECTORY / SYNCED_CODE.name} {shlex.quote(request.code)} /tmp/trainway-code-{USER}"
+    if run.request.code:
+        fetch = f"python3 {DIRECTORY / SYNCED_CODE.name} {shlex.quote(run.request.code)} /tmp/trainway-code-{USER}"
         lines += [f"code=$({fetch}) || exit", 'export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"']
-    if INSTALLER.name in request.program.files:
+    if INSTALLER.name in run.files:
         shared = '${TRAINWAY_PACKAGES:+"--shared=$TRAINWAY_PACKAGES"}'
         install = f"python3 {DIRECTORY / INSTALLER.name} {DIRECTORY / LOCK} {shared}"
         lines += [f"packages=$({install}) || exit", 'export PATH="$packages/bin:$PATH"']
@@ -111,17 +108,16 @@ def preparation(request: Request) -> str:
 
 
 def _pod(run: KubernetesRun, *, name: str, stop: str) -> dict[str, Any]:
-    request = run.request
     told = {"TRAINWAY_NODE_RANK": "0", "RAY_JOB_STOP_WAIT_TIME_S": str(KILL_RANKS_AFTER)}
     container = NodeContainer(
         name,
         # KubeRay starts Ray after this command, in the same shell.
-        command=(".", str(DIRECTORY / PREPARATION)) if preparation(request) else (),
-        environment=node_environment(request, told),
+        command=(".", str(DIRECTORY / PREPARATION)) if preparation(run) else (),
+        environment=node_environment(run.on_nodes, told),
     )
     template = node_pod(run, container)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", stop]}}}
-    return in_one_group(request, template)
+    return in_one_group(run, template)
 
 
 def _start_parameters(request: Request) -> dict[str, str]:

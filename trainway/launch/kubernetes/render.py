@@ -39,7 +39,7 @@ def render_documents(request: Request, catalogue: Catalogue, options: Kubernetes
     if run.options.kind == "TrainJob":
         return [files, render_training_runtime(run), render_train_job(run)]
     if run.options.kind == "RayJob":
-        files["data"] |= scripts(run.request)
+        files["data"] |= scripts(run)
     return [files, _KINDS[str(run.options.kind)](run)]
 
 

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainway.launch.kubernetes.mpirun import under_mpirun
-from trainway.launch.kubernetes.options import KubernetesOptions, check_options, kind_of
+from trainway.launch.kubernetes.node_program import node_files, node_program, under_launcher
+from trainway.launch.kubernetes.options import KubernetesOptions, check_options, keep_seconds, kind_of
+from trainway.launch.kubernetes.placement import Placement, placement_of
+from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.who_shares import JobShare, share_of
 from trainway.launch.program.locations import check_locations, check_team
-from trainway.launch.program.request import Request
+from trainway.launch.program.lost_nodes import NodeCounts, node_counts
+from trainway.launch.program.request import OnNodes, Request
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.instance import Instance
 
 
 @dataclass(frozen=True)
 class KubernetesRun:
-    """A request with what its objects have in common. The `kind` of the `options` is set."""
+    """A request with what its objects have in common. The program is that of the launcher of the object's kind.
+
+    `kind` of the `options` is set. `command` is what every node runs, and `files` are those of its pods, by their
+    names. `keep_seconds` is how long the object of the finished run stays.
+    """
 
     request: Request
     options: KubernetesOptions
-    catalogue: Catalogue
+    instance: Instance
     share: JobShare
+    placement: Placement
+    nodes: NodeCounts
+    on_nodes: OnNodes
+    command: Sequence[str]
+    files: Mapping[str, str]
+    keep_seconds: int
 
 
 def kubernetes_run(request: Request, catalogue: Catalogue, options: KubernetesOptions) -> KubernetesRun:
@@ -33,4 +48,18 @@ def kubernetes_run(request: Request, catalogue: Catalogue, options: KubernetesOp
     kind = kind_of(request, options, share.sharing)
     options = replace(options, kind=kind)
     check_options(request, options, share.sharing)
-    return KubernetesRun(under_mpirun(request) if kind == "MPIJob" else request, options, catalogue, share)
+    nodes = node_counts(request, options)
+    request = under_launcher(request, kind, nodes)
+    on_nodes = request.on_nodes(DIRECTORY)
+    return KubernetesRun(
+        request,
+        options,
+        catalogue[request.allocation.group.instance_type],
+        share,
+        placement_of(request, options, catalogue, share.sharing),
+        nodes,
+        on_nodes,
+        node_program(request, on_nodes, kind, nodes),
+        {**on_nodes.files, **node_files(request, on_nodes, kind, nodes)},
+        keep_seconds(request),
+    )

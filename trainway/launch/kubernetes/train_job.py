@@ -13,16 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from trainway.launch.kubernetes.job_set import first_node, job_set_spec
-from trainway.launch.kubernetes.node_program import node_program_with_nodes
-from trainway.launch.kubernetes.process import (
-    counted_restarts,
-    node_command,
-    node_environment,
-    torchrun_options,
-)
+from trainway.launch.kubernetes.node_program import with_nodes
+from trainway.launch.kubernetes.process import node_command, node_environment, rank_options
 from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
-from trainway.launch.program.lost_nodes import started_nodes, torchrun_nodes
 
 _API = "trainer.kubeflow.org"
 # What Trainer writes into the environment itself, and refuses to be told there:
@@ -32,28 +26,25 @@ _TRAINERS_OWN = ("PET_NNODES", "PET_NPROC_PER_NODE")
 
 def render_train_job(run: KubernetesRun) -> dict[str, Any]:
     """Return the TrainJob, which refers to the runtime of the same name."""
-    request, options, namespace = run.request, run.options, run.share.namespace
-    torchrun = torchrun_options(request, torchrun_nodes(request, options), first_node(request, namespace))
+    request = run.request
+    options = rank_options(request, run.nodes.nnodes, first_node(run), indexed=True)
+    settings = {name: value for name, value in options.items() if name not in _TRAINERS_OWN}
     return {
         "apiVersion": f"{_API}/v1alpha1",
         "kind": "TrainJob",
         "metadata": {
             "name": request.run,
-            "namespace": namespace,
+            "namespace": run.share.namespace,
             "labels": dict(run.share.labels),
         },
         "spec": {
             "runtimeRef": {"apiGroup": _API, "kind": "TrainingRuntime", "name": request.run},
             "trainer": {
                 "image": request.image,
-                "numNodes": started_nodes(request, options),
+                "numNodes": run.nodes.started,
                 "numProcPerNode": request.allocation.ranks,
-                "command": node_command(node_program_with_nodes(request, options), request.code_to_import),
-                "env": node_environment(
-                    request,
-                    {name: torchrun[name] for name in torchrun if name not in _TRAINERS_OWN}
-                    | counted_restarts(request),
-                ),
+                "command": node_command(with_nodes(run.command, run.nodes), run.on_nodes.code),
+                "env": node_environment(run.on_nodes, settings),
             },
         },
     }
@@ -67,18 +58,17 @@ def render_training_runtime(run: KubernetesRun) -> dict[str, Any]:
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/controller/trainjob_controller.go (Reconcile,
     removeFailedCondition; read 2026-11-22)
     """
-    request, options, namespace = run.request, run.options, run.share.namespace
     labels = {f"{_API}/trainjob-ancestor-step": "trainer"}
     return {
         "apiVersion": f"{_API}/v1alpha1",
         "kind": "TrainingRuntime",
         "metadata": {
-            "name": request.run,
-            "namespace": namespace,
-            "labels": {RUN_LABEL: request.run, **MANAGED_BY, f"{_API}/framework": "torch"},
+            "name": run.request.run,
+            "namespace": run.share.namespace,
+            "labels": {RUN_LABEL: run.request.run, **MANAGED_BY, f"{_API}/framework": "torch"},
         },
         "spec": {
-            "mlPolicy": {"numNodes": started_nodes(request, options), "torch": {}},
+            "mlPolicy": {"numNodes": run.nodes.started, "torch": {}},
             "template": {"spec": job_set_spec(run, labels=labels)},
         },
     }

@@ -73,11 +73,6 @@ def namespace_of(hand_off: HandOff, team: str | None) -> str:
     return of_team[team] if team in of_team else hand_off.cluster.namespaces[0]
 
 
-def job_labels(request: Request, priority: str | None) -> dict[str, str]:
-    """Return the Kubernetes labels of a job: its run, its queue, and its priority in the queue."""
-    return labels_of(request.hand_off, request.program.team, request.run, priority)
-
-
 def labels_of(hand_off: HandOff, team: str | None, run: str, priority: str | None) -> dict[str, str]:
     """Return the labels of anything that runs in a team's namespace, by the name of its run."""
     team = team or next(iter(hand_off.teams), "")
