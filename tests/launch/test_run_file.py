@@ -81,7 +81,7 @@ def test_locations_become_paths_and_uris_of_the_target(tmp_path: Path, hand_off:
         inputs={"data": "s3:/corpus/legal", "more": "/local"},
         outputs="fsx:/outputs",
     )
-    told = asked.on_nodes().environment
+    told = asked.environment(asked.on_nodes())
     assert (told["HF_HOME"], told["MODE"]) == ("/fsx/hf", "fast")
     assert (told["TRAINWAY_INPUT_DATA"], told["TRAINWAY_INPUT_MORE"]) == ("s3://atlas-data/corpus/legal", "/local")
     assert told["TRAINWAY_OUTPUT"] == "/fsx/outputs/first"
@@ -103,7 +103,7 @@ def test_a_program_can_empty_its_outputs_without_the_files_of_the_launcher(
     file.write_text(file.read_text() + (f"team: {team}\n" if team else ""))
     program = load_program(file)
     asked = Request(program, "first", hand_off, IMAGE, allocate(program, hand_off, CATALOGUE))
-    told = asked.on_nodes().environment
+    told = asked.environment(asked.on_nodes())
     run, emptied = PurePosixPath(told["TRAINWAY_RUN"]), PurePosixPath(told["TRAINWAY_OUTPUT"])
     assert run != emptied and emptied not in run.parents
     copied = f"{asked.location}/"
@@ -192,7 +192,7 @@ def test_under_slurm_the_grace_fits_before_the_time_limit(tmp_path: Path, hand_o
     script = render_script(asked, CATALOGUE, SlurmOptions(time_limit_minutes=90))
     assert "#SBATCH --signal=B:USR1@960\n" in script
     assert 'trap "" TERM USR1' not in script, "nothing of the program ignores the signals"
-    assert "TORCHELASTIC_SIGNALS_TO_HANDLE" not in asked.on_nodes().environment
+    assert "TORCHELASTIC_SIGNALS_TO_HANDLE" not in asked.environment(asked.on_nodes())
 
 
 def test_a_step_to_stop_after_is_refused(tmp_path: Path) -> None:

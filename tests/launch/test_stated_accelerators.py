@@ -78,6 +78,6 @@ def test_the_job_reads_what_the_launcher_states(
     from training.hosts.accelerators import stated_accelerators
 
     request = slurm_request(tmp_path, on_slurm(hand_off, instance_type="p5.48xlarge"), batch=BATCH)
-    for name, value in request.on_nodes().environment.items():
+    for name, value in request.environment(request.on_nodes()).items():
         monkeypatch.setenv(name, value)
     assert str(stated_accelerators()) == "p5.48xlarge has 8 H100"

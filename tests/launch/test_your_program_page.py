@@ -63,7 +63,7 @@ def test_its_variables_and_statuses_are_the_codes(tmp_path: Path, hand_off: Hand
     there = on_slurm(hand_off, instance_type="p5.48xlarge")
     asked = Request(program, "first", there, IMAGE, allocate(program, there, CATALOGUE))
     starter = (ROOT / "trainway/launch/node/node_of_run.py").read_text()
-    told = {name for name in asked.on_nodes().environment if name.startswith("TRAINWAY_")}
+    told = {name for name in asked.environment(asked.on_nodes()) if name.startswith("TRAINWAY_")}
     told |= set(re.findall(r'"(TRAINWAY_[A-Z_]+)": ', starter))
     # The two of the training job are of no use to a program.
     told -= {"TRAINWAY_JOB", "TRAINWAY_LOCATIONS", "TRAINWAY_CHECKPOINTS", "TRAINWAY_INPUT_DATA"}

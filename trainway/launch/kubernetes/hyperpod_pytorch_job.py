@@ -35,7 +35,7 @@ def render_hyperpod_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     container = NodeContainer(
         "pytorch",
         command=node_command(run.command, run.on_nodes.code),
-        environment=node_environment(run.on_nodes, ranks),
+        environment=node_environment(run.on_nodes.directory, run.environment, ranks),
         ports=[{"containerPort": _AGENT_PORT}],
     )
     template = node_pod(run, container)

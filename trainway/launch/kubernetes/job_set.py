@@ -24,7 +24,9 @@ def render_job_set(run: KubernetesRun) -> dict[str, Any]:
     nodes = run.nodes.started
     options = rank_options(run.request, run.nodes.nnodes, first_node(run), indexed=True)
     spec = job_set_spec(
-        run, command=node_command(run.command, run.on_nodes.code), environment=node_environment(run.on_nodes, options)
+        run,
+        command=node_command(run.command, run.on_nodes.code),
+        environment=node_environment(run.on_nodes.directory, run.environment, options),
     )
     # Trainer sets both for a TrainJob. Without them, a Job has one pod.
     spec["replicatedJobs"][0]["template"]["spec"] |= {

@@ -27,7 +27,7 @@ def render_mpi_job(run: KubernetesRun) -> dict[str, Any]:
     request, nodes = run.request, run.request.allocation.nodes
     first = f"{request.run}-launcher.{request.run}.{run.share.namespace}.svc.cluster.local"
     options = rank_options(request, nodes, first)
-    environment = node_environment(run.on_nodes, {**options, "TRAINWAY_NODE_RANK": "0"})
+    environment = node_environment(run.on_nodes.directory, run.environment, {**options, "TRAINWAY_NODE_RANK": "0"})
     names = [each["name"] for each in environment]
     settings = [{"name": name, "value": value} for name, value in mpirun_environment(names).items()]
     launcher = NodeContainer("mpi", command=run.command, environment=[*environment, *settings])

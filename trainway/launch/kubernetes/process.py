@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.program import SYNCED_CODE
-from trainway.launch.program.request import OnNodes, Request
+from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED
 from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
@@ -65,17 +66,20 @@ def rank_options(request: Request, nodes: int | str, first: str, *, indexed: boo
     return options | counted
 
 
-def node_environment(on_nodes: OnNodes, rank_options: Mapping[str, str]) -> list[dict[str, Any]]:
+def node_environment(
+    directory: PurePosixPath, job: Mapping[str, str], ranks: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return the environment of the container. Each variable comes after those that it refers to.
 
-    Each node logs below its pod's name.
+    `job` is the environment of the job, whose run has the `directory`. `ranks` has the options of the launcher of the
+    ranks. Each node logs below its pod's name.
     https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
     (read 2026-11-21)
     """
     variables = {
-        **on_nodes.environment,
-        **logging_to(on_nodes.directory / "logs" / "$(POD_NAME)"),
-        **rank_options,
+        **job,
+        **logging_to(directory / "logs" / "$(POD_NAME)"),
+        **ranks,
         **metrics_environment(),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(KILL_RANKS_AFTER),
         # A run that was told to stop is not done. Without a status of its own, a node that outlives one that was taken

@@ -27,7 +27,9 @@ def render_pytorch_job(run: KubernetesRun) -> dict[str, Any]:
     container = NodeContainer(
         _CONTAINER,
         command=node_command(with_nodes(run.command, run.nodes), run.on_nodes.code),
-        environment=node_environment(run.on_nodes, rank_options(request, run.nodes.nnodes, first)),
+        environment=node_environment(
+            run.on_nodes.directory, run.environment, rank_options(request, run.nodes.nnodes, first)
+        ),
     )
     template = node_pod(run, container)
     elastic: dict[str, Any] = {}

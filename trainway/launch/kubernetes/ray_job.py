@@ -113,7 +113,7 @@ def _pod(run: KubernetesRun, *, name: str, stop: str) -> dict[str, Any]:
         name,
         # KubeRay starts Ray after this command, in the same shell.
         command=(".", str(DIRECTORY / PREPARATION)) if preparation(run) else (),
-        environment=node_environment(run.on_nodes, told),
+        environment=node_environment(run.on_nodes.directory, run.environment, told),
     )
     template = node_pod(run, container)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", stop]}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -51,12 +52,12 @@ def as_yaml(documents: list[dict[str, Any]]) -> str:
 
 def shown_documents(text: str) -> str:
     """Return the text of `as_yaml` without the launcher's own files, with one line in their place."""
-    return without_launcher_files(text, _entry, indent="  ")
+    return without_launcher_files(text, _entries, indent="  ")
 
 
-def _entry(name: str, text: str) -> str:
-    """Return the lines of a file in the ConfigMap of a run."""
-    return as_yaml([{"data": {name: text}}]).removeprefix("data:\n")
+def _entries(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the lines of each file in the ConfigMap of a run."""
+    return {name: as_yaml([{"data": {name: text}}]).removeprefix("data:\n") for name, text in texts.items()}
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # a class that mypy cannot know

@@ -21,8 +21,8 @@ from trainway.spec.facts.instance import Instance
 class KubernetesRun:
     """A request with what its objects have in common. The program is that of the launcher of the object's kind.
 
-    `kind` of the `options` is set. `command` is what every node runs, and `files` are those of its pods, by their
-    names. `keep_seconds` is how long the object of the finished run stays.
+    `kind` of the `options` is set. `command` is what every node runs in the `environment` of the job, and `files` are
+    those of its pods, by their names. `keep_seconds` is how long the object of the finished run stays.
     """
 
     request: Request
@@ -34,6 +34,7 @@ class KubernetesRun:
     on_nodes: OnNodes
     command: Sequence[str]
     files: Mapping[str, str]
+    environment: Mapping[str, str]
     keep_seconds: int
 
 
@@ -52,14 +53,15 @@ def kubernetes_run(request: Request, catalogue: Catalogue, options: KubernetesOp
     request = under_launcher(request, kind, nodes)
     on_nodes = request.on_nodes(DIRECTORY)
     return KubernetesRun(
-        request,
-        options,
-        catalogue[request.allocation.group.instance_type],
-        share,
-        placement_of(request, options, catalogue, share.sharing),
-        nodes,
-        on_nodes,
-        node_program(request, on_nodes, kind, nodes),
-        {**on_nodes.files, **node_files(request, on_nodes, kind, nodes)},
-        keep_seconds(request),
+        request=request,
+        options=options,
+        instance=catalogue[request.allocation.group.instance_type],
+        share=share,
+        placement=placement_of(request, options, catalogue, share.sharing),
+        nodes=nodes,
+        on_nodes=on_nodes,
+        command=node_program(request, on_nodes, kind, nodes),
+        files={**on_nodes.files, **node_files(request, on_nodes, kind, nodes)},
+        environment=request.environment(on_nodes),
+        keep_seconds=keep_seconds(request),
     )

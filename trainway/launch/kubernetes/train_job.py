@@ -44,7 +44,7 @@ def render_train_job(run: KubernetesRun) -> dict[str, Any]:
                 "numNodes": run.nodes.started,
                 "numProcPerNode": request.allocation.ranks,
                 "command": node_command(with_nodes(run.command, run.nodes), run.on_nodes.code),
-                "env": node_environment(run.on_nodes, settings),
+                "env": node_environment(run.on_nodes.directory, run.environment, settings),
             },
         },
     }

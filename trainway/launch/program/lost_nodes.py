@@ -59,21 +59,6 @@ def node_counts(request: Request, options: LostNodeOptions) -> NodeCounts:
     return NodeCounts(nodes + options.spare_nodes, least, f"{least}:{nodes}" if continues else nodes, continues)
 
 
-def least_nodes(request: Request, options: LostNodeOptions) -> int:
-    """Return the minimum number of nodes for training."""
-    return node_counts(request, options).least
-
-
-def started_nodes(request: Request, options: LostNodeOptions) -> int:
-    """Return the number of nodes that the target starts, including spare nodes."""
-    return node_counts(request, options).started
-
-
-def torchrun_nodes(request: Request, options: LostNodeOptions) -> int | str:
-    """Return the value of the option `--nnodes`: a number, or `minimum:maximum` for a run that continues."""
-    return node_counts(request, options).nnodes
-
-
 def waiting_for_success(request: Request, seconds: int) -> Request:
     """Return the request with a starter that reports a failure of its node some seconds late.
 

@@ -126,14 +126,16 @@ def launcher_files() -> list[Path]:
     return sorted(_NODE.glob("[!_]*.py"))
 
 
-def without_launcher_files(document: str, block_of: Callable[[str, str], str], indent: str = "") -> str:
+def without_launcher_files(
+    document: str, blocks_of: Callable[[Mapping[str, str]], Mapping[str, str]], indent: str = ""
+) -> str:
     """Return a rendered document with one line in the place of the files that the launcher sends with any program.
 
-    `block_of` returns the lines of a file in the document, by the file's name and text. The line is a comment with the
-    numbers of files and of lines, after `indent`. A document without such files is returned as it is.
+    `blocks_of` returns the lines of the files in the document, for their texts by their names. The line is a comment
+    with the numbers of files and of lines, after `indent`. A document without such files is returned as it is.
     """
-    blocks = {block_of(name, text): text for name, text in _launcher_texts().items()}
-    found = {block: text for block, text in blocks.items() if block in document}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in launcher_files()}
+    found = {block: texts[name] for name, block in blocks_of(texts).items() if block in document}
     if not found:
         return document
     first, *others = sorted(found, key=document.index)
@@ -143,10 +145,6 @@ def without_launcher_files(document: str, block_of: Callable[[str, str], str], i
     files = f"{len(found)} file{'' if len(found) == 1 else 's'}"
     said = f"# Left out: {files} of Trainway with {lines:,} lines, which every node gets. --full prints them."
     return document.replace(first, f"{indent}{said}\n", 1)
-
-
-def _launcher_texts() -> Mapping[str, str]:
-    return {file.name: file.read_text(encoding="utf-8") for file in launcher_files()}
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,14 @@ class OnNodes:
     """The directory on the local disk of each node. None if the program uses none, or the nodes have none."""
     files: Mapping[str, str]
     """The files that every node gets, by their names: those of the program, and what fetches the code."""
+    job_file: PurePosixPath
+    """The path of the job file."""
     code: str | None
     """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
     command: tuple[str, ...]
     """What every node runs."""
     size: Mapping[str, str]
     """What a program with a starter is told of its nodes. The launcher of ranks has its own variables for that."""
-    environment: Mapping[str, str]
-    """The environment of the job on the platform's own nodes."""
 
 
 @dataclass(frozen=True)
@@ -99,54 +99,32 @@ class Request:
         """Return what the nodes get that have the program's files in the directory `files`, or else in the run's."""
         program, hand_off, paths = self.program, self.hand_off, self._paths
         directory = PurePosixPath(hand_off.mount_path) / paths.path
-        files, roots = files or directory, cluster_roots(hand_off)
-        disk = local_disk(program, self.allocation, hand_off.orchestrator)
-        key = state_key_of(paths.team, self.run)
+        files = files or directory
+        has_starter, fetching = program.started_by is not None, CODE_FILES if self.code else ()
         size = {"TRAINWAY_NODES": str(self.allocation.nodes), "TRAINWAY_GPUS_PER_NODE": str(self.allocation.ranks)}
-        has_starter, state = program.started_by is not None, f"s3://{hand_off.bucket}/{key}"
-        environment = {
-            **nodes_environment(hand_off, self.allocation, roots, files / "job.yaml", directory),
-            **({LOCAL_DISK: str(disk)} if disk else {}),
-            **program.variables(self.run, directory, roots),
-            **(size if has_starter else {}),
-            VARIABLE: state,
-        }
-        fetching = CODE_FILES if self.code else ()
         return OnNodes(
             paths=paths,
             directory=directory,
             location=f"s3://{hand_off.bucket}/{paths.path}",
-            state_location=state,
-            local_disk=disk,
+            state_location=f"s3://{hand_off.bucket}/{state_key_of(paths.team, self.run)}",
+            local_disk=local_disk(program, self.allocation, hand_off.orchestrator),
             files={**program.files, **{file.name: file.read_text(encoding="utf-8") for file in fetching}},
+            job_file=files / "job.yaml",
             code=None if has_starter else self.code,
             command=program.node_command(files, self.code),
             size=size if has_starter else {},
-            environment=environment,
         )
 
-    @property
-    def files(self) -> Mapping[str, str]:
-        """The files that every node gets, by their names: those of the program, and what fetches the code."""
-        return self.on_nodes().files
-
-    @property
-    def local_disk(self) -> PurePosixPath | None:
-        """The directory on the local disk of each node. None if the program uses none, or the nodes have none."""
-        return local_disk(self.program, self.allocation, self.hand_off.orchestrator)
-
-    @property
-    def code_to_import(self) -> str | None:
-        """The code that the target puts before the image's own. A starter of a program fetches the code itself."""
-        return self.code if self.program.started_by is None else None
-
-    def command(self, files: PurePosixPath) -> tuple[str, ...]:
-        """Return what every node runs. The nodes have the program's files in the directory `files`."""
-        return self.program.node_command(files, self.code)
-
-    def environment(self, job_file: PurePosixPath) -> Mapping[str, str]:
-        """Return the environment of the job on nodes of the platform, where its file is at `job_file`."""
-        return self.on_nodes(job_file.parent).environment
+    def environment(self, on_nodes: OnNodes) -> dict[str, str]:
+        """Return the environment of the job on the platform's own nodes, which get `on_nodes`."""
+        roots = cluster_roots(self.hand_off)
+        return {
+            **nodes_environment(self.hand_off, self.allocation, roots, on_nodes.job_file, on_nodes.directory),
+            **({LOCAL_DISK: str(on_nodes.local_disk)} if on_nodes.local_disk else {}),
+            **self.program.variables(self.run, on_nodes.directory, roots),
+            **on_nodes.size,
+            VARIABLE: on_nodes.state_location,
+        }
 
     @property
     def _paths(self) -> RunPaths:

@@ -226,7 +226,11 @@ def _checked(request: Request, options: SlurmOptions) -> Earlier | None:
 
 def shown_script(script: str) -> str:
     """Return a script without the launcher's own files, with one line in their place."""
-    return without_launcher_files(script, lambda name, text: f"{_file(name, text)}\n")
+    return without_launcher_files(script, _files)
+
+
+def _files(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"{_file(name, text)}\n" for name, text in texts.items()}
 
 
 def _file(name: str, text: str) -> str:
@@ -336,7 +340,7 @@ def _environment(request: Request, on_nodes: OnNodes, nodes: NodeCounts, start: 
     # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
     # starter reads those of the ranks from torchrun.
     logs = start.logs(on_nodes.directory / "logs")
-    return {**on_nodes.environment} | ranks | metrics_environment() | logs | listens
+    return request.environment(on_nodes) | ranks | metrics_environment() | logs | listens
 
 
 def heredoc(text: str) -> str:
