@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import namespaces
 from benchmarks.goodput import ranks_of
-from trainway.launch.program.training_command import RENDEZVOUS_PORT
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT
 
 HOSTS_THAT_TRAIN = 2
 ADDRESSES = ("10.79.0.10", "10.79.0.11", "10.79.0.12")

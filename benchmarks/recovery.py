@@ -43,7 +43,7 @@ from benchmarks.record import arguments, record
 from benchmarks.turns import Spread, ratios, take_turns
 from training.data.corpus import python_standard_library
 from training.prepare import prepare
-from trainway.launch.program.training_command import ELASTIC, many_nodes
+from trainway.launch.program.rank_launchers import ELASTIC, many_nodes
 
 HANG_SECONDS = 3
 """Seconds that a step may take before the program counts it as hung."""

@@ -8,7 +8,7 @@ import pytest
 
 from trainway.explain import Confidence, as_text, evidence_in, evidence_of_run, explain, gather
 from trainway.launch.local import LocalLaunch, run_local
-from trainway.launch.program.training_command import logging_to, one_node
+from trainway.launch.program.rank_launchers import logging_to, one_node
 from trainway.launch.runs.run_directory import recorded_launch
 from trainway.spec.errors import UsageError
 

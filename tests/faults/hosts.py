@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import namespaces
 from tests.training.conftest import Launch, Run
-from trainway.launch.program.training_command import RENDEZVOUS_PORT, many_nodes
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, many_nodes
 
 _networks = itertools.count()
 

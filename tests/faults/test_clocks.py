@@ -15,7 +15,7 @@ from tests.faults.moments import wait_for_event, wait_for_moment
 from tests.faults.test_processes import RESTARTS, assert_exact
 from tests.ports import free_port
 from tests.training.conftest import Launch, Run
-from trainway.launch.program.training_command import many_nodes
+from trainway.launch.program.rank_launchers import many_nodes
 
 CLOCK = Path(__file__).parent / "clock"
 MINUTES, DAY = 600.0, 86_400.0

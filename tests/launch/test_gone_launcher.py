@@ -35,7 +35,7 @@ TORCHRUN = """
 import sys
 from pathlib import Path
 from trainway.launch.local.run import LocalLaunch, run_local
-from trainway.launch.program.training_command import logging_to, one_node
+from trainway.launch.program.rank_launchers import logging_to, one_node
 
 run = Path("run")
 environment = one_node(1, max_restarts=0) | logging_to(run.absolute() / "logs", shown_ranks="0")

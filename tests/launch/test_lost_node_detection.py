@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainway.launch.program.training_command import many_nodes
+from trainway.launch.program.rank_launchers import many_nodes
 
 INTERVAL_OF_PYTORCH = 5
 SIGNS_A_SECOND_OF_1000_NODES = 1000 / INTERVAL_OF_PYTORCH

@@ -18,7 +18,7 @@ from lifecycle_scripts.slurm.platform_settings import SRUN_PORTS, settings
 from tests.launch.slurm.machines import ADDRESSES, CONTROLLER, SWITCH, Machines, machines, missing
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.synthesis import ROOT
-from trainway.launch.program.training_command import RENDEZVOUS_PORT
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT
 from trainway.spec.facts import metrics_ports
 
 WHY_NOT = missing() or (None if shutil.which("nft") or "CI" in os.environ else "nft is not installed")

@@ -13,7 +13,7 @@ from tests.seams.kubernetes.pod_security import baseline_violations
 from tests.seams.resolved import deployed_of
 from tests.seams.shapes import platforms
 from tests.security.network_policy import End, connects
-from trainway.launch.program.training_command import RENDEZVOUS_PORT
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT
 from trainway.manifests.namespace import namespace_of, namespaces
 from trainway.manifests.network_wall import COLLECTOR_NAMESPACE, HYPERPOD_AGENT_PORT, RAY_DASHBOARD_PORT
 from trainway.manifests.team_directory_opener import NAMESPACE as OPENER

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from trainway.launch.program.training_command import one_node
+from trainway.launch.program.rank_launchers import one_node
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.verify import Expected, Status, facts_of_log, probe_command, probe_environment, run_checks
 from trainway.verify.probe_job import probe_source

@@ -1,7 +1,7 @@
 """The job that verifies nodes, the same on every target.
 
 It is rendered like a training job: with the same image, devices, volumes, and options of torchrun (`many_nodes` of
-trainway/launch/program/training_command.py). Only the command and a part of the environment differ.
+trainway/launch/program/rank_launchers.py). Only the command and a part of the environment differ.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def test_what_kuberay_cannot_do_is_refused(changes: dict[str, Any], options: dic
     request = request_for("kueue", run={"command": ["python", "train.py"]}, **changes)
     with pytest.raises(UsageError, match=why):
         render_documents(request, CATALOGUE, KubernetesOptions(kind="RayJob", **options))
-    with pytest.raises(UsageError, match="is started by torchrun"):
+    with pytest.raises(UsageError, match="training\\.elastic starts"):
         render_documents(request_for("kueue"), CATALOGUE, KubernetesOptions(kind="RayJob"))
 
 

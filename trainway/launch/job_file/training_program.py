@@ -7,8 +7,8 @@ from functools import cache, partial
 
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.program import DeviceMemory, LogPatterns, Program, Stop
+from trainway.launch.program.rank_launchers import ELASTIC
 from trainway.launch.program.stopping import STATUSES_FOR_GOOD
-from trainway.launch.program.training_command import ELASTIC
 from trainway.parts.job import Job, footprint
 from trainway.spec import strict_yaml
 from trainway.spec.handoff import HandOff

@@ -17,8 +17,8 @@ from pathlib import PurePath
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
 from trainway.launch.program.program import INSTALLER, LOCK, STARTER, SYNCED_CODE, Program
+from trainway.launch.program.rank_launchers import launches_ranks
 from trainway.launch.program.request import Request
-from trainway.launch.program.training_command import is_torchrun
 from trainway.manifests.pod import USER
 from trainway.spec.errors import usage_error
 
@@ -60,8 +60,8 @@ OF_THE_IMAGE = (
 def under_mpirun(request: Request) -> Request:
     """Return the request whose first node starts the ranks of all nodes by mpirun.
 
-    torchrun is started once on each node, and every other command once for each GPU. A script, and a command that
-    begins with mpirun, runs on the first node only, and starts the ranks itself.
+    torchrun and training.elastic are started once on each node, and every other command once for each GPU. A script,
+    and a command that begins with mpirun, runs on the first node only, and starts the ranks itself.
 
     mpirun passes SIGUSR1 on to all ranks and waits for them. It kills them within a second of SIGTERM. So a stop is
     SIGUSR1 to mpirun, and each rank's starter gives its program the signal that the job file names.
@@ -103,7 +103,7 @@ def processes_per_node(request: Request) -> int | None:
     program, name = request.program, PurePath(request.program.command[0]).name
     if program.is_script or name in ("mpirun", "mpiexec", "horovodrun"):
         return None
-    return 1 if is_torchrun(program.command) else request.allocation.ranks
+    return 1 if launches_ranks(program.command) else request.allocation.ranks
 
 
 def mpirun_environment(variables: Iterable[str]) -> dict[str, str]:

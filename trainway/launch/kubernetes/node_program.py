@@ -15,8 +15,8 @@ from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.program.lost_nodes import NodeCounts, waiting_for_success
 from trainway.launch.program.program import LATE_FAILURE, NODE_RANK, PASSED_SIGNALS, RUN_FILES
+from trainway.launch.program.rank_launchers import launches_ranks
 from trainway.launch.program.request import OnNodes, Request
-from trainway.launch.program.training_command import is_torchrun
 
 # The kubelet and the controllers need a few seconds to end the job after its first pods succeed. A failed run restarts
 # later by this time.
@@ -42,7 +42,7 @@ def under_agent(request: Request) -> Request:
     The agent kills processes without a signal before, unless it is told how long they may take to end.
     """
     program = request.program
-    assert is_torchrun(program.command)
+    assert launches_ranks(program.command)
     # The agent starts the ranks itself, and restarts them by its own rules.
     words = program.rank_words or program.command[1:]
     seconds = max(1, min(KILL_RANKS_AFTER, (program.stop.grace_seconds or STOP_SECONDS) - _AGENT_ENDS_SECONDS))

@@ -9,8 +9,8 @@ from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import Sharing
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import LostNodeOptions, check_lost_nodes, check_program
+from trainway.launch.program.rank_launchers import launches_ranks
 from trainway.launch.program.request import Request
-from trainway.launch.program.training_command import is_torchrun
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
 
@@ -187,7 +187,7 @@ def _check_starter(request: Request, options: KubernetesOptions) -> None:
 def _check_agent(request: Request, options: KubernetesOptions) -> None:
     """Refuse a section `run` that HyperPod's agent, which takes the place of torchrun, cannot start or watch."""
     program = request.program
-    if program.is_script or not is_torchrun(program.command):
+    if program.is_script or not launches_ranks(program.command):
         why = "hyperpodrun starts the ranks of a HyperPodPyTorchJob in place of torchrun"
         raise _cannot(request, why, "begin `run.command` with torchrun, or use --kind JobSet")
     if options.slow_step_seconds or options.loss_above or options.hang_seconds != HANG_SECONDS:
@@ -201,7 +201,7 @@ def _check_agent(request: Request, options: KubernetesOptions) -> None:
 def _check_ray(request: Request) -> None:
     """Refuse what KubeRay cannot do, and programs that are no driver of Ray."""
     if request.program.started_by is None:
-        why = "a RayJob starts the driver of a Ray program, and Trainway's own training job is started by torchrun"
+        why = "a RayJob starts the driver of a Ray program, and training.elastic starts Trainway's own training job"
         raise _cannot(request, why, "write a section `run` into the job file, or name another --kind")
     if request.program.life_cycle.keep_hours is not None:
         why = "KubeRay has no time to live for a RayJob, whose object stays until the run is launched again"

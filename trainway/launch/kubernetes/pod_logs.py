@@ -19,7 +19,7 @@ from trainway.launch.target.wanted_lines import WantedLines
 
 Pods = Sequence[Mapping[str, Any]]
 
-# How torchrun marks a line of a rank of its node; its own lines have no mark.
+# How the launcher of the ranks marks a line of a rank of its node; its own lines have no mark.
 _OF_RANK = re.compile(r"^\[default(\d+)\]:(.*)$")
 # The container of KubeRay that submits a job, in the pod of the head: utils/constant.go of KubeRay 1.7.0.
 _SUBMITTER = "ray-job-submitter"
@@ -111,7 +111,7 @@ def _arriving(arrived: queue.Queue[str], seconds: float) -> Iterator[str]:
 
 
 def _marked(node: int, line: str) -> str:
-    """Return a line with its node and its rank on the node. A line of torchrun itself has no rank."""
+    """Return a line with its node and its rank on the node. A line of the launcher itself has no rank."""
     text = line.rstrip("\n")
     of_rank = _OF_RANK.match(text)
     return f"[{node} {of_rank[1]}] {of_rank[2].removeprefix(' ')}" if of_rank else f"[{node} -] {text}"

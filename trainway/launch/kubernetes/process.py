@@ -9,12 +9,12 @@ from typing import Any
 from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.program import SYNCED_CODE
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED
-from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 
-# From the signal to the last byte of a checkpoint; then the pod is killed. torchrun kills its ranks a little before,
-# which it would do after 30 seconds: torch/distributed/launcher/api.py of PyTorch 2.13.
+# From the signal to the last byte of a checkpoint; then the pod is killed. The launcher of the ranks kills them a
+# little before, which it would do after 30 seconds: torch/distributed/launcher/api.py of PyTorch 2.13.
 STOP_SECONDS = 300
 KILL_RANKS_AFTER = STOP_SECONDS - 20
 # How long the nodes that are left wait for another in the place of a lost one, which HyperPod has to replace and check.

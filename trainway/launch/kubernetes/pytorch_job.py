@@ -11,7 +11,7 @@ from trainway.launch.kubernetes.node_pod import NodeContainer, node_pod
 from trainway.launch.kubernetes.node_program import with_nodes
 from trainway.launch.kubernetes.process import node_command, node_environment, rank_options
 from trainway.launch.kubernetes.run import KubernetesRun
-from trainway.launch.program.training_command import RENDEZVOUS_PORT
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT
 
 # The operator looks for the container by this name.
 _CONTAINER = "pytorch"

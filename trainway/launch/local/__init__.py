@@ -1,4 +1,4 @@
-"""Launch on this machine: torchrun with any number of processes, for as long as the launcher runs."""
+"""Launch on this machine: any number of processes, for as long as the launcher runs."""
 
 from __future__ import annotations
 

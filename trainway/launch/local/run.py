@@ -1,4 +1,4 @@
-"""Launching on this machine: torchrun with any number of processes."""
+"""Launching on this machine: torchrun, or training.elastic, with any number of processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainway.launch.program.allocation import LOCAL_DISK, LOCAL_DISK_HERE
 from trainway.launch.program.environment import job_environment, platform_environment
 from trainway.launch.program.locations import check_team, local_roots
 from trainway.launch.program.program import LOCK, STARTER, Program
-from trainway.launch.program.training_command import is_torchrun, logging_to, one_node
+from trainway.launch.program.rank_launchers import launches_ranks, logging_to, one_node
 from trainway.launch.runs.logs import failure, last_words
 from trainway.launch.runs.run_directory import read_launch, recorded_launch
 from trainway.parts.checkout import child_environment
@@ -94,7 +94,7 @@ def render_local(
 
 
 def _restarts(program: Program) -> int:
-    """Return how often torchrun restarts the processes here: never by default, because somebody waits for the error."""
+    """Return how often the processes here are restarted: never by default, because somebody waits for the error."""
     life_cycle = program.life_cycle
     return life_cycle.process_restarts if "process_restarts" in life_cycle.stated else 0
 
@@ -103,11 +103,11 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
     """Run a job to its end and return its exit status. SIGTERM, SIGHUP, and Ctrl-C reach the job, which saves itself.
 
     The job also gets SIGTERM when this process is killed. `options` are kept for `trainway resume`. The output of rank
-    0 goes to the file `output`, or to this process's own output. The output of torchrun itself, a page of traceback for
-    every failure of the job, goes to logs/torchrun.log.
+    0 goes to the file `output`, or to this process's own output. The output of what starts the ranks, a page of
+    traceback for every failure of the job, goes to logs/torchrun.log.
     """
     (run / "logs").mkdir(parents=True, exist_ok=True)
-    if marks_lines := is_torchrun(launch.command):
+    if marks_lines := launches_ranks(launch.command):
         # PyTorch has it, and says more clearly than a module that cannot be imported that there is none.
         _found("torchrun")
     with (
@@ -121,7 +121,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            # A session of its own, so that Ctrl-C reaches torchrun once, through here, and not its workers as well.
+            # A session of its own, so that Ctrl-C reaches the job once, through here, and not its ranks as well.
             start_new_session=True,
             preexec_fn=_stopped_with(os.getpid()),
         )
@@ -138,7 +138,7 @@ def run_local(launch: LocalLaunch, run: Path, options: Mapping[str, Any], output
                 if process.stdout is not None:
                     reader.submit(_pass_on, process.stdout, lambda _: sys.stdout)
                 assert process.stderr is not None  # it was asked for
-                # How torchrun marks what it passes on. A starter keeps its program's lines itself.
+                # How torchrun and training.elastic mark what they pass on. A starter keeps its program's lines itself.
                 is_shown = re.compile(r"\[default" if marks_lines else "")
                 _pass_on(process.stderr, lambda line: (output or sys.stderr) if is_shown.match(line) else log)
             record["exit_status"] = process.wait()

@@ -75,7 +75,8 @@ def demand_of(program: Program, hand_off: HandOff, options: object) -> Demand:
     """Return what decides whether a job with these options of its target can start.
 
     Kueue, task governance, and Slurm start a job with all its nodes, including spare nodes. KAI and the scheduler of
-    Kubernetes start a job that continues with as many nodes as there are, and torchrun begins with the least number.
+    Kubernetes start a job that continues with as many nodes as there are, and the launchers begin with the least
+    number.
     """
     borrows = bool(getattr(options, "borrow", False))
     if not isinstance(options, LostNodeOptions):

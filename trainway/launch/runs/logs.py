@@ -16,7 +16,7 @@ def last_words(run: Path) -> str | None:
     """Return the last line on stderr of the newest attempt, or None if no rank wrote one.
 
     It is that of the lowest rank which ended with an exception, or else of the lowest rank that wrote one. The others
-    were often ended by torchrun, while they drew a progress bar.
+    were often ended by their launcher, while they drew a progress bar.
     """
     attempt = newest_attempt(run)
     if attempt is None:
@@ -57,7 +57,7 @@ def newest_attempt(run: Path) -> Path | None:
     """Return the directory of the newest attempt, with one for each local rank. None before the first attempt."""
     starts = _starts(run)
     attempts = starts[-1].glob("*/attempt_*") if starts else (run / "logs").glob("*/attempt_*")
-    # What torchrun itself says is no rank's.
+    # What the launcher of the ranks says is no rank's.
     return max(attempts, key=lambda attempt: (attempt.parent.name != "program", attempt.stat().st_mtime), default=None)
 
 

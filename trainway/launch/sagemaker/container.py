@@ -13,9 +13,9 @@ from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.program.environment import nodes_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.program import SAGEMAKER_HOST
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.program.request import OnNodes, Request
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER, STOPPED
-from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.registry.state import VARIABLE
 from trainway.spec.errors import usage_error
 from trainway.spec.image.image_reference import ecr_repository_of
@@ -71,9 +71,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment that all nodes share. sagemaker_host.py adds what differs between them.
 
-    `repaired` nodes are those that SageMaker checks and replaces when the container fails. torchrun then restarts no
-    processes, unless the job file says how often: it would restart them on the faulty node. `streamed` channels fetch a
-    file of data while it is read.
+    `repaired` nodes are those that SageMaker checks and replaces when the container fails. The ranks are then not
+    restarted in place, on the faulty node, unless the job file says how often. `streamed` channels fetch a file of data
+    while it is read.
     https://docs.aws.amazon.com/sagemaker/latest/dg/model-checkpoints-cluster-repair.html (read 2026-11-21)
 
     EFA needs nothing here: SageMaker mounts a node's devices into its container, and the image knows how to use them.
@@ -97,7 +97,7 @@ def environment(
         VARIABLE: on_nodes.state_location,
         **ranks,
         **logging_to(run / "logs"),
-        # torchrun kills its ranks after 30 seconds by itself (torch/distributed/launcher/api.py of PyTorch 2.13).
+        # Without it, the ranks are killed after 30 seconds (torch/distributed/launcher/api.py of PyTorch 2.13).
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LONGEST_GRACE_ON_SAGEMAKER),
         "TRAINWAY_STOPPED_STATUS": str(STOPPED),
     }

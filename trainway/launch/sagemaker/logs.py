@@ -23,12 +23,12 @@ SECONDS_BETWEEN_LOOKS = 5.0
 _MOST_EVENTS = 10_000
 # The agent of shells has streams of its own, which end in /ssm.
 _OF_A_NODE = re.compile(r"/algo-(?P<host>\d+)-(?P<started>\d+)$")
-# How torchrun marks a line of a rank of its node; its own lines have no mark.
+# How the launcher of the ranks marks a line of a rank of its node; its own lines have no mark.
 _OF_A_RANK = re.compile(r"^\[default(?P<rank>\d+)\]: ?(?P<text>.*)$")
 
 
 def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-    """Yield the lines of all nodes as `[NODE LOCAL_RANK] LINE`. Lines of torchrun have `-` as their rank.
+    """Yield the lines of all nodes as `[NODE LOCAL_RANK] LINE`. Those of their launcher have the rank `-`.
 
     With `follow` until the run has ended. The lines of a look are in the order of their times.
     """

@@ -20,12 +20,13 @@ SECONDS_BETWEEN_QUESTIONS = 2.0
 _MOST_BYTES = 2**20
 # Of all files at a look. A run on 64 nodes has a thousand of them, and the answer of a session comes as a whole.
 _MOST_BYTES_AT_ONCE = 8 * 2**20
-# Of a rank, which has a file of its own: the label of srun, for the node, and of torchrun, for the local rank.
+# Of a rank, which has a file of its own: the label of srun, for the node, and of what starts the ranks, for the local
+# rank.
 _OF_A_RANK = re.compile(r"\d+: \[default\d+\]:")
 
 
 def logs(handle: Handle, *, follow: bool, wanted: WantedLines = EVERY_LINE) -> Iterator[str]:
-    """Yield the lines of all starts as `[NODE LOCAL_RANK] LINE`. Those of torchrun and the script have `[slurm]`.
+    """Yield the lines of all starts as `[NODE LOCAL_RANK] LINE`. Other lines have `[slurm]`.
 
     With `follow` until the run has ended. The files have no times, so that their lines come file by file.
     """

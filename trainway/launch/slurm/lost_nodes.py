@@ -30,13 +30,13 @@ ENDS = {
 }
 # The same parts for a job with spare nodes or a minimum number of nodes, which continues on its remaining nodes.
 #
-# Slurm removes a node that is down from the job. If fewer nodes than the minimum remain, torchrun waits ten minutes for
-# more nodes and then fails. The script therefore requeues the job earlier. The step has no --auto-resume, because
+# Slurm removes a node that is down from the job. If fewer nodes than the minimum remain, the others wait ten minutes
+# for more nodes and then fails. The script therefore requeues the job earlier. The step has no --auto-resume, because
 # HyperPod would end the step until it has replaced the node.
 #
-# A node without ranks fails when the run ends, because torchrun waits in a rendezvous that closes. With several spare
-# nodes, a node that had ranks earlier can be such a node. The script therefore reports success for a failed node if
-# another node succeeds within ten seconds.
+# A node without ranks fails when the run ends, because its launcher waits in a rendezvous that closes. With several
+# spare nodes, a node that had ranks earlier can be such a node. The script therefore reports success for a failed node
+# if another node succeeds within ten seconds.
 CONTINUES = {
     "resume": "",
     "when_lost": "--no-kill --kill-on-bad-exit=0",

@@ -17,8 +17,8 @@ from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import NodeCounts, node_counts
 from trainway.launch.program.program import without_launcher_files
+from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.program.request import OnNodes, Request, check_life_cycle
-from trainway.launch.program.training_command import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.slurm.dependency import Earlier, earlier_run
 from trainway.launch.slurm.interpreter import in_image, in_virtual_environment
 from trainway.launch.slurm.lost_nodes import CONTINUES, ENDS, check_options, continuing
@@ -40,14 +40,15 @@ _SECONDS_TO_END = 10
 # Names of nodes and of reservations, and Slurm's ranges of numbers in brackets.
 _ONE_WORD = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 
-# Slurm sends a signal to every process of a step: to torchrun, which would give its ranks 30 seconds from then on, and
-# to the ranks, which need the time that a checkpoint takes. So torchrun does not listen, and the ranks do
-# (training/hosts/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to 2.13.
+# Slurm sends a signal to every process of a step: to training.elastic, which would give its ranks 30 seconds from then
+# on, and to the ranks, which need the time that a checkpoint takes. So training.elastic does not listen, and the ranks
+# do (training/hosts/stopping.py). The name is in torch/distributed/elastic/multiprocessing/api.py of PyTorch 2.11 to
+# 2.13.
 _LAUNCHER_LISTENS = {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT"}
 
 # What follows `run`, the run's directory, `options`, of the step, `code`, that was synced, and `command`, of each node.
 #
-# --cpu-bind=none, because a node's one task is torchrun, whose processes share all of it.
+# --cpu-bind=none, because a node's one task starts the ranks, whose processes share all of it.
 #
 # Each start of a run writes its logs to its own directory. A resumed run has several jobs, and SLURM_RESTART_COUNT
 # counts the starts of one job. Therefore, this script counts the directories.
@@ -338,7 +339,7 @@ def _environment(request: Request, on_nodes: OnNodes, nodes: NodeCounts, start: 
     del ranks["PET_RDZV_ENDPOINT"]  # what the script finds out
     listens = _LAUNCHER_LISTENS if request.program.stop.ranks_listen else {}
     # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
-    # starter reads those of the ranks from torchrun.
+    # starter reads those of the ranks from their launcher.
     logs = start.logs(on_nodes.directory / "logs")
     return request.environment(on_nodes) | ranks | metrics_environment() | logs | listens
 

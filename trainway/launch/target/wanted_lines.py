@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainway.spec.errors import UsageError, usage_error
 
-# How the targets mark a line: `[node rank] line`, where the rank is that on its node, or `-` for torchrun itself.
+# How the targets mark a line: `[node rank] line`, where the rank is that on its node, or `-` for what starts the ranks.
 _MARK = re.compile(r"\[(?P<node>\S+)(?: (?P<rank>\S+))?\] ")
 
 

@@ -1,10 +1,10 @@
-"""The one command that every target runs, and torchrun's options as environment variables.
+"""What starts the ranks of a node, torchrun or training.elastic, and its options as environment variables.
 
 A target differs from another in where the job file is, in how many processes there are and in how they find each
-other. None of that is part of the command. The job looks for its file where TRAINWAY_JOB says, and torchrun reads each
-of its options from the environment as well, `--nnodes` from PET_NNODES (torch/distributed/argparse_util.py of PyTorch
-2.11 to 2.13). So does `training.elastic`, which is torchrun for the training job. So a job that runs on a laptop is
-started on a thousand nodes by the very same words.
+other. None of that is part of the command of a node. The job looks for its file where TRAINWAY_JOB says. torchrun reads
+each of its options from the environment as well, `--nnodes` from PET_NNODES (torch/distributed/argparse_util.py of
+PyTorch 2.11 to 2.13), and so does `training.elastic`, which starts the ranks of Trainway's own job. So a job that runs
+on a laptop is started on a thousand nodes by the very same words.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ RENDEZVOUS_PORT = 29500
 _SECONDS_UNTIL_LOST = 8
 
 
-def is_torchrun(command: Sequence[str]) -> bool:
-    """Return whether the command of a node is torchrun, or what stands in its place for the training job."""
+def launches_ranks(command: Sequence[str]) -> bool:
+    """Return whether the command of a node is torchrun or training.elastic."""
     return PurePath(command[0]).name == "torchrun" or tuple(command[: len(ELASTIC)]) == ELASTIC
 
 
 def one_node(processes: int, *, max_restarts: int) -> dict[str, str]:
-    """Return the torchrun options, as environment variables, for processes on one machine.
+    """Return the options of the launcher of the ranks, as environment variables, for processes on one machine.
 
-    When a process dies, torchrun restarts all of them, up to `max_restarts` times.
+    When a process dies, the launcher restarts all of them, up to `max_restarts` times.
     """
     return {"PET_STANDALONE": "1", "PET_NPROC_PER_NODE": str(processes), "PET_MAX_RESTARTS": str(max_restarts)}
 
 
 def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max_restarts: int) -> dict[str, str]:
-    """Return the torchrun options, as environment variables, for nodes that rendezvous at `endpoint`, a host:port.
+    """Return the options of the launcher of the ranks, as environment variables, for several nodes.
 
-    `nodes` is their number, or `least:most` if the job can continue with fewer. `run` keeps two jobs at one endpoint
-    apart. When a worker dies, torchrun restarts the workers of all nodes, up to `max_restarts` times.
+    They rendezvous at `endpoint`, a host:port. `nodes` is their number, or `least:most` if the job can continue with
+    fewer. `run` keeps two jobs at one endpoint apart. When a rank dies, the ranks of all nodes are restarted, up to
+    `max_restarts` times.
     """
     return {
         "PET_NNODES": str(nodes),
@@ -52,7 +53,7 @@ def many_nodes(nodes: int | str, processes: int, *, endpoint: str, run: str, max
 
 
 def logging_to(directory: PurePath, *, shown_ranks: str | None = None, prints: bool = True) -> dict[str, str]:
-    """Return the torchrun options for one log file per rank in `directory`.
+    """Return the options of the launcher of the ranks for one log file per rank in `directory`.
 
     All ranks, or `shown_ranks`, also print, unless `prints` is false.
     """
@@ -62,7 +63,7 @@ def logging_to(directory: PurePath, *, shown_ranks: str | None = None, prints: b
 
 
 def _most(nodes: int | str) -> int:
-    """Return the most nodes of torchrun's `--nnodes`, which is a number or `least:most`."""
+    """Return the most nodes of the option `--nnodes`, which is a number or `least:most`."""
     return int(str(nodes).rpartition(":")[2])
 
 
