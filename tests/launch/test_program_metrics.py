@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.launch.foreign import write_foreign_job
-from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.run_file import METRIC_PRESETS
 from trainway.launch.node.program_metrics import MetricFiles
 from trainway.launch.program.program import METRICS, STARTER
 from trainway.spec.problems import SpecError

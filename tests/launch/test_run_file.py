@@ -15,8 +15,7 @@ from tests.launch.kubernetes.platforms import hand_off_of, platform_named, witho
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.service_model import problems
-from trainway.launch.job_file.programs import load_program
-from trainway.launch.job_file.schema import job_schema
+from trainway.launch.job_file.programs import job_schema, load_program
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.local import render_local
 from trainway.launch.program.allocation import allocate

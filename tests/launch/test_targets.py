@@ -14,8 +14,7 @@ import yaml
 from tests.launch.conftest import write_job
 from tests.manifests.platforms import platform_of
 from training.config import LAUNCHER_SECTIONS, load
-from trainway.launch.job_file.programs import load_program
-from trainway.launch.job_file.schema import job_schema
+from trainway.launch.job_file.programs import job_schema, load_program
 from trainway.launch.slurm import SlurmOptions
 from trainway.launch.target.known import own_target, target_named, target_names
 from trainway.launch.target.options import Flag, declared_options, options_from, options_record

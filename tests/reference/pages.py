@@ -7,7 +7,7 @@ from tests.reference.facts import failures, metrics
 from tests.reference.keys import parts_of, tables
 from tests.reference.orchestrators import orchestrators_of
 from tests.synthesis import ROOT
-from trainway.launch.job_file.schema import job_schema
+from trainway.launch.job_file.programs import job_schema
 from trainway.launch.target.known import all_targets
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator

@@ -12,7 +12,7 @@ from tests.reference.orchestrators import orchestrators_of
 from tests.reference.pages import FOLDER, PAGES
 from trainway.commands.examples import EXAMPLES
 from trainway.explain.rules import Level, load_rules
-from trainway.launch.job_file.schema import job_schema
+from trainway.launch.job_file.programs import job_schema
 from trainway.spec.platform import Platform
 
 

@@ -21,7 +21,7 @@ from tests.verify.test_checks import SWEEP, nccl, node
 from trainway.launch import kubernetes, slurm
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.context import eks_arn
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.kubernetes.process import DIRECTORY
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.request import Request

@@ -149,7 +149,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the platform file or of the job file, by which editors complete and check the file."""
     if of == "job":
-        from trainway.launch.job_file.schema import job_schema
+        from trainway.launch.job_file.programs import job_schema
 
         print(json.dumps(job_schema(), indent=2))
         return

@@ -11,7 +11,7 @@ import yaml
 from tests.launch.conftest import BUCKET
 from tests.manifests.platforms import CATALOGUE, platform_of
 from trainway.launch.job_file.programs import program_of
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.kubernetes.process import DIRECTORY
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import RUN_FILES
 from trainway.launch.program.request import Request

@@ -30,7 +30,7 @@ from trainway.launch.job_file.training_program import training_command
 from trainway.launch.kubernetes import KINDS, Kind, KubernetesOptions, as_yaml, render_documents
 from trainway.launch.kubernetes.mpirun import MPIRUN, OF_THE_IMAGE
 from trainway.launch.kubernetes.node_program import under_agent
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.kubernetes.process import DIRECTORY
 from trainway.launch.program.program import RUN_FILES
 from trainway.manifests.namespace import SERVICE_ACCOUNT
 from trainway.spec.errors import UsageError

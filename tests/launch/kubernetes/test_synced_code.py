@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.launch.kubernetes.kubelet import expanded
 from tests.launch.kubernetes.platforms import ROOT
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
-from trainway.launch.kubernetes.process import CODE, node_command
+from trainway.launch.kubernetes.process import CODE, DIRECTORY, node_command
 from trainway.launch.node.exit_statuses import NOT_FOUND
 from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.starting.code import pack

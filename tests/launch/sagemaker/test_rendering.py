@@ -16,7 +16,7 @@ import pytest
 from tests.launch.conftest import BUCKET
 from tests.launch.sagemaker.requests import CATALOGUE, on_sagemaker, request
 from tests.service_model import problems
-from trainway.launch.kubernetes.pod_directory import JOB_FILE as KUBERNETES_JOB_FILE
+from trainway.launch.kubernetes.process import JOB_FILE as KUBERNETES_JOB_FILE
 from trainway.launch.local import render_local
 from trainway.launch.program.environment import job_environment
 from trainway.launch.program.request import Request

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.kubernetes.process import DIRECTORY
 
 _FILE = re.compile(rf"{DIRECTORY}/([\w.-]+)")
 

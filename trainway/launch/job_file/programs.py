@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from trainway.launch.job_file.on_checkpoint import (
     KEY,
@@ -98,6 +98,12 @@ def load_program(file: Path, until_step: int | None = None) -> Program:
     if value is None or problems or further:
         raise SpecError([*problems, *further])
     return _program(value, text, file.parent, until_step, on_checkpoint)
+
+
+def job_schema() -> dict[str, Any]:
+    """Return the JSON Schema of job files, of both kinds."""
+    files: Any = job_model(RunFile) | job_model(Job)
+    return TypeAdapter(files).json_schema()
 
 
 def program_of(

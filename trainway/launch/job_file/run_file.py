@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +15,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from trainway.launch.job_file.metric_presets import METRIC_PRESETS
 from trainway.launch.job_file.run_image import BY_DIGEST
 from trainway.launch.program.stopping import LONGEST_GRACE_ON_SAGEMAKER
 from trainway.parts.job import SECRET_NAME, Location, Trackers
@@ -28,6 +27,19 @@ _RESERVED = re.compile(r"^(TRAINWAY_.*|PET_(NNODES|NPROC_PER_NODE|NODE_RANK|RDZV
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|API_KEY)$")
 _LONGEST_GRACE = 3600
+_NUMBER: Final = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?|nan|inf)"
+
+# Regular expressions for the lines of well-known training programs, by the name that `run.metrics` gives them.
+# trainer: transformers 5.23, whose progress bar and dictionary print no step of their own. megatron: Megatron-LM and
+# Megatron-Bridge 0.6. titan: torchtitan 0.3. automodel: NeMo AutoModel 0.7. verl: verl 0.9. nccl: nccl-tests 2.17.
+METRIC_PRESETS: Final[dict[str, dict[str, str]]] = {
+    "trainer": {"step": r"(\d+)/\d+ \[", "loss": rf"'loss': '?{_NUMBER}"},
+    "megatron": {"step": r"iteration\s+(\d+)/", "loss": rf"lm loss: {_NUMBER}"},
+    "titan": {"step": r"step:\s*(\d+)\s+loss:", "loss": rf"step:\s*\d+\s+loss:\s*{_NUMBER}"},
+    "automodel": {"step": r"step (\d+) \|", "loss": rf"step \d+ \|.*?loss {_NUMBER}"},
+    "verl": {"step": r"step:(\d+) ", "loss": rf"actor/pg_loss:{_NUMBER}", "reward": rf"critic/rewards/mean:{_NUMBER}"},
+    "nccl": {"bus_bandwidth": rf"Avg bus bandwidth\s*:\s*{_NUMBER}"},
+}
 
 
 def looks_like_secret(name: str) -> bool:

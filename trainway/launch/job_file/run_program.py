@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainway.launch.job_file.metric_presets import METRIC_PRESETS
-from trainway.launch.job_file.run_file import RunFile, RunSection
+from trainway.launch.job_file.run_file import METRIC_PRESETS, RunFile, RunSection
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.locations import scheme_of
 from trainway.launch.program.program import Program, RequestedPackages, Stop

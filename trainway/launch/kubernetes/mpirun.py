@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
-from trainway.launch.kubernetes.process import KILL_RANKS_AFTER
+from trainway.launch.kubernetes.process import DIRECTORY, KILL_RANKS_AFTER
 from trainway.launch.program.program import INSTALLER, LOCK, STARTER, SYNCED_CODE, Program
 from trainway.launch.program.rank_launchers import launches_ranks
 from trainway.launch.program.request import Request

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.pod_directory import DIRECTORY, VOLUME
-from trainway.launch.kubernetes.process import STOP_SECONDS
+from trainway.launch.kubernetes.process import DIRECTORY, STOP_SECONDS, VOLUME
 from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.kubernetes.who_shares import MANAGED_BY, RUN_LABEL
 from trainway.manifests.pod import USER, Pod, Volume, pod_template

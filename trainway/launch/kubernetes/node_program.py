@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from trainway.launch.kubernetes.mpirun import under_mpirun
 from trainway.launch.kubernetes.options import Kind
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
-from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
+from trainway.launch.kubernetes.process import DIRECTORY, KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.program.lost_nodes import NodeCounts, waiting_for_success
 from trainway.launch.program.program import LATE_FAILURE, NODE_RANK, PASSED_SIGNALS, RUN_FILES
 from trainway.launch.program.rank_launchers import launches_ranks

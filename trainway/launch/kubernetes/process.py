@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
 from trainway.launch.program.request import Request
 from trainway.launch.program.stopping import STOPPED
 
+# The directory of a pod that has the job file, and the volume that mounts it.
+VOLUME = "job-file"
+DIRECTORY = PurePosixPath("/etc/trainway")
+JOB_FILE = DIRECTORY / "job.yaml"
 # From the signal to the last byte of a checkpoint; then the pod is killed. The launcher of the ranks kills them a
 # little before, which it would do after 30 seconds: torch/distributed/launcher/api.py of PyTorch 2.13.
 STOP_SECONDS = 300

@@ -13,8 +13,7 @@ import shlex
 from typing import Any
 
 from trainway.launch.kubernetes.node_pod import NodeContainer, in_one_group, node_pod
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
-from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, node_environment
+from trainway.launch.kubernetes.process import DIRECTORY, KILL_RANKS_AFTER, node_environment
 from trainway.launch.kubernetes.run import KubernetesRun
 from trainway.launch.program.program import INSTALLER, LOCK, SYNCED_CODE
 from trainway.launch.program.request import Request

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trainway.launch.kubernetes.node_program import node_files, node_program, under_launcher
 from trainway.launch.kubernetes.options import KubernetesOptions, check_options, keep_seconds, kind_of
 from trainway.launch.kubernetes.placement import Placement, placement_of
-from trainway.launch.kubernetes.pod_directory import DIRECTORY
+from trainway.launch.kubernetes.process import DIRECTORY
 from trainway.launch.kubernetes.who_shares import JobShare, share_of
 from trainway.launch.program.locations import check_locations, check_team
 from trainway.launch.program.lost_nodes import NodeCounts, node_counts
