@@ -45,6 +45,7 @@ def node_pod(run: KubernetesRun, container: NodeContainer) -> dict[str, Any]:
             claim=hand_off.file_system.claim if hand_off.file_system else None,
             directory=paths.directory,
             opened=paths.opened,
+            # Each pod has its own: the head of a RayJob requests less than the other nodes.
             resources=deepcopy(placement.resources),
             claims=request.allocation.group.claims,
             volumes=(
