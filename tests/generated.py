@@ -17,6 +17,8 @@ import sys
 WRITERS = {
     "line-scores": "tests.explain.fit_line_scores",
     "reference": "tests.reference.pages",
+    "rules": "tests.rules_page",
+    "preflight": "tests.preflight_page",
     "seams": "tests.seams.page",
     "folders": "tests.rooms",
     "notices": "tests.notices",
