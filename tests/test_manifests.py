@@ -20,6 +20,7 @@ from tests.seams.kubernetes.reader import read
 from tests.seams.kubernetes.rendered import deployed
 from tests.synthesis import EXAMPLES, resources, templates_of
 from trainway.manifests import cluster_manifests
+from trainway.manifests.efa_exporter import NAMESPACE as OF_EXPORTERS
 from trainway.manifests.training_runtime import image_fact
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
@@ -100,6 +101,7 @@ def test_every_name_is_one_that_kubernetes_takes(platform: Platform) -> None:
 
 def test_every_namespace_has_its_own_volume_of_the_one_file_system(platform: Platform) -> None:
     namespaces = {each["metadata"]["name"] for each in objects(platform, "Namespace") if platform.storage.lustre}
+    namespaces -= {OF_EXPORTERS}
     volumes = objects(platform, "PersistentVolume")
     claims = objects(platform, "PersistentVolumeClaim")
     assert namespaces == {claim["metadata"]["namespace"] for claim in claims}

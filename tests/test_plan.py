@@ -138,7 +138,7 @@ def test_ranks_and_devices_are_those_of_the_type(name: str, ranks: int, devices:
 
 def test_a_closed_network_shows_its_endpoints() -> None:
     text = printed(str(ROOT / "examples" / "closed-hyperpod-eks.yaml"))
-    assert "\nVPC endpoints: s3, codebuild, ec2, " in text
+    assert "\nVPC endpoints: s3, aps-workspaces, codebuild, ec2, " in text
     assert "NAT" not in text
 
 

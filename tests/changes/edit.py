@@ -42,6 +42,7 @@ def base(name: str, orchestrator: str) -> Document:
             "bucket": {"team_prefixes": False},
             "lustre": {"capacity_tib": 4.8, "throughput_mbps_per_tib": 1000},
         },
+        "observability": {"metrics": "none"},
     }
     if orchestrator != "hyperpod-slurm":
         document["kubernetes"] = {"admins": ["arn:aws:iam::111122223333:role/Admin"], "version": "1.34"}

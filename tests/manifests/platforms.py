@@ -19,7 +19,10 @@ NAMES = ("research", "product", "speech", "vision")
 
 
 def platform_of(**changes: Any) -> Platform:
-    """A platform with Kueue: two node groups and a team, some of whose keys are changed."""
+    """A platform with Kueue: two node groups and a team, some of whose keys are changed.
+
+    It has no collector unless `changes` say so, because a collector has a namespace and a DaemonSet of its own.
+    """
     return Platform.model_validate(
         {
             "region": "us-west-2",
@@ -29,6 +32,7 @@ def platform_of(**changes: Any) -> Platform:
                 {"name": "data", "instance_type": "m7i.8xlarge", "count": 0, "max_count": 2},
             ],
             "teams": [{"name": "research", "guarantee": {"p5.48xlarge": 2}}],
+            "observability": {"metrics": "none"},
         }
         | changes
     )

@@ -22,6 +22,7 @@ from tests.prometheus import Prometheus, program
 from tests.seams.shapes import platforms
 from trainway.monitoring.scraping import TOKEN_FILE, scrape_document
 from trainway.spec.facts.catalogue import load_catalogue
+from trainway.spec.facts.metrics import emitters_of_metric
 from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 
@@ -72,7 +73,9 @@ def test_a_platform_scrapes_what_it_installs_and_nothing_else() -> None:
         for name, each in COLLECTED.items()
     }
     of_all = {"node", "kube-state-metrics", "efa", "dcgm", "runs"}
-    assert jobs == {"collected-metrics": of_all | {"kueue"}, "collected-metrics-of-claims": of_all}
+    assert jobs["collected-metrics"] == of_all | {"kueue"}
+    assert jobs["collected-metrics-of-claims"] == of_all
+    assert jobs["neuron"] == of_all - {"dcgm"} | {"kueue"}
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +125,10 @@ def test_prometheus_gets_every_metric_of_the_panels_and_alarms_from_the_pods(eks
         assert (gpu["namespace"], gpu["pod"]) == ("research", "llama-0")
         assert "pci_bus_id" not in gpu and "DCGM_FI_DRIVER_VERSION" not in gpu
         assert {labels["node"] for labels, _ in store.query("last_over_time(kube_node_status_condition[5m])")} == {NODE}
-        assert store.query('{__name__=~"(go|process|promhttp)_.*"}') == []
+        stored = {labels["__name__"] for labels, _ in store.query('{__name__=~".+"}')}
+        unused = {name for name in stored if not emitters_of_metric(name) and not name.startswith("scrape_")}
+        assert unused == set(), "every sample is paid for"
+        assert {labels["mode"] for labels, _ in store.query("node_cpu_seconds_total")} == {"idle"}
 
 
 def _lose_a_port(document: Document) -> None:

@@ -33,7 +33,8 @@ def platform(*instance_types: str, orchestrator: str = "eks", most: int = 1, **s
 
 
 def charts(*instance_types: str, **sections: Any) -> tuple[str, ...]:
-    return chart_names(platform(*instance_types, **sections), CATALOGUE)
+    """Return the charts of a platform without a collector, unless the sections say otherwise."""
+    return chart_names(platform(*instance_types, **{"observability": {"metrics": "none"}, **sections}), CATALOGUE)
 
 
 TEAMS: dict[str, Any] = {"teams": [{"name": "research"}]}
@@ -125,6 +126,11 @@ def test_dcgm_is_exported_on_gpus_that_a_collector_of_eks_scrapes_however_pods_g
     assert "dcgm-exporter" not in charts("trn2.48xlarge", "m7i.8xlarge", kubernetes={"observability": True})
 
 
+def test_a_platform_has_a_collector_without_a_key() -> None:
+    assert "dcgm-exporter" in charts("p5.48xlarge", observability={})
+    assert "dcgm-exporter" not in charts("p5.48xlarge", observability={"metrics": "none"})
+
+
 def test_trainer_is_installed_unless_the_file_says_otherwise() -> None:
     assert charts("m7i.8xlarge") == ("kubeflow-trainer",)
     assert charts("m7i.8xlarge", kubernetes={"trainer": False}) == ()
@@ -198,7 +204,7 @@ def test_a_trainium_platform_mirrors_the_neuron_plugin_and_not_nvidias() -> None
 
 
 def test_device_plugins_are_given_the_groups_that_have_their_device() -> None:
-    values = chart_values(platform(*TYPES), CATALOGUE)
+    values = chart_values(platform(*TYPES, observability={"metrics": "none"}), CATALOGUE)
     assert list(values) == ["aws-efa-k8s-device-plugin", "nvidia-device-plugin", "neuron-helm-chart"]
     labels = values["aws-efa-k8s-device-plugin"]["supportedInstanceLabels"]
     assert labels == {"keys": [NODES_LABEL], "values": ["group0", "group2"]}

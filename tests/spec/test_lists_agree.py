@@ -176,6 +176,7 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
         "AWS::SageMaker::ComputeQuota": set(facts.hyperpod.regions),
         "AWS::SageMaker::ClusterSchedulerConfig": set(facts.hyperpod.scheduler_config_regions),
         # HyperPod's observability keeps metrics and their rules in Prometheus.
+        "AWS::APS::Scraper": set(OFFERINGS.zones) - set(facts.collectors.regions_without),
         "AWS::APS::Workspace": set(facts.hyperpod.regions),
         "AWS::APS::RuleGroupsNamespace": set(facts.hyperpod.regions),
         "AWS::FSx::FileSystem": {*facts.lustre.regions, *facts.lustre.slow_regions},

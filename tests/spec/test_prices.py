@@ -29,28 +29,34 @@ CENT = Decimal("0.01")
 
 # By hand, from the figures of the sources of prices.yaml: what is billed by the hour, and by the month. A platform has
 # two system nodes of m7i.2xlarge with 100 GB each, an EKS cluster, NAT with its address, endpoints, and keys.
+# A collector on EKS costs by the hour, and by ten million samples: a month has 87,600 scrapes of each series. A node of
+# EKS has 182 series, one for each vCPU, 9 for each GPU, and 6 for each EFA device. Kueue has 80.
 OREGON_HOURS = "2 * 0.4032 + 0.10"
 OREGON_OUT = "0.045 + 0.005"
 BY_HAND: dict[str, dict[str, Any]] = {
     "platform.yaml": {
-        "hours": f"1 * 2.448 + {OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01",
-        "months": "1 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00",
+        "hours": f"1 * 2.448 + {OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01 + 0.04",
+        # 3 * 182 + 32 + 16 + 9 + 6 = 609 series, 53.3 million samples
+        "months": "1 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00 + 6 * 0.93",
         "without": {"lustre"},
     },
     "examples/eks-p5.yaml": {
-        "hours": f"4 * 55.04 + {OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01",
-        "months": "4 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00",
+        "hours": f"4 * 55.04 + {OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01 + 0.04",
+        # 6 * 182 + 4 * 192 + 16 + 4 * 8 * 9 + 4 * 32 * 6 + 80 = 3,012 series, 263.9 million samples
+        "months": "4 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00 + 27 * 0.93",
         "without": {"lustre"},
     },
     # No node of `train` exists while nothing runs.
     "examples/eks-scratch.yaml": {
-        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01",
-        "months": "1200 * 0.14 + 2 * 100 * 0.08 + 6 * 1.00",
+        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01 + 0.04",
+        # 2 * 182 + 8 = 372 series, 32.6 million samples
+        "months": "1200 * 0.14 + 2 * 100 * 0.08 + 6 * 1.00 + 4 * 0.93",
         "without": set(),
     },
     "examples/eks-s3.yaml": {
-        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01",
-        "months": "2 * 100 * 0.08 + 6 * 1.00",
+        "hours": f"2 * 0.2016 + 0.10 + {OREGON_OUT} + 6 * 2 * 0.01 + 0.04",
+        # 2 * 182 + 8 + 80 = 452 series, 39.6 million samples
+        "months": "2 * 100 * 0.08 + 6 * 1.00 + 4 * 0.93",
         "without": set(),
     },
     "examples/hyperpod-eks-p5.yaml": {
@@ -59,7 +65,7 @@ BY_HAND: dict[str, dict[str, Any]] = {
         "without": {"train", "volumes of train", "lustre"},
     },
     "examples/closed-hyperpod-eks.yaml": {
-        "hours": f"{OREGON_HOURS} + 13 * 2 * 0.01",
+        "hours": f"{OREGON_HOURS} + 14 * 2 * 0.01",
         "months": "2 * 100 * 0.08 + 6 * 1.00",
         "without": {"train", "volumes of train", "lustre"},
     },
@@ -70,7 +76,8 @@ BY_HAND: dict[str, dict[str, Any]] = {
     },
     "examples/hyperpod-slurm-p5en.yaml": {
         "hours": "0.005",
-        "months": "4 * 1.00",
+        # 8 * (57 + 192 + 8 * 9 + 16 * 6) + 27 = 3,363 series, 294.6 million samples, and no collector of AWS
+        "months": "4 * 1.00 + 30 * 0.90",
         "without": {
             *(
                 "train",
@@ -223,12 +230,12 @@ def test_the_plan_ends_with_the_price_and_its_sources() -> None:
         "lustre: no price known for Lustre on SSD with 500 MB/s per TiB in us-west-2; at most about 0.425 a GB-month"
         in price
     )
-    assert "total of the known" in price and "161,684.57" in price
-    assert "with the bounds" in price and "165,764.57" in price
+    assert "total of the known" in price and "161,738.88" in price
+    assert "with the bounds" in price and "165,818.88" in price
     document = json.loads(CliRunner().invoke(app, ["plan", str(ROOT / "examples/eks-p5.yaml"), "--json"]).stdout)[
         "price"
     ]
-    assert document["total"] == {"usd_per_hour": 221.485715, "usd_per_month": 161684.572, "without": ["lustre"]}
+    assert document["total"] == {"usd_per_hour": 221.560112, "usd_per_month": 161738.882, "without": ["lustre"]}
     for source in document["sources"]:
         assert f"{source['as_of']:10}  {source['title']}" in price
     (train,) = (line for line in document["lines"] if line["name"] == "train")

@@ -34,17 +34,19 @@ ACCOUNTING = {
     "secret": "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf",
 }
 # Each orchestrator with the fewest features, and with each feature that uses a service of its own.
+UNOBSERVED = {"observability": {"metrics": "none"}}
 KINDS: dict[str, dict[str, Any]] = {
-    "eks": {"orchestrator": "eks"},
+    "eks": {"orchestrator": "eks", **UNOBSERVED},
     "eks-observed": {"orchestrator": "eks", "kubernetes": {"observability": True, "admins": [ADMIN]}},
     "hyperpod-eks": {"orchestrator": "hyperpod-eks"},
     "hyperpod-eks-observed": {"orchestrator": "hyperpod-eks", "hyperpod": {"observability": True}},
     "hyperpod-eks-operated": {"orchestrator": "hyperpod-eks", "hyperpod": {"training_operator": True}},
-    "hyperpod-slurm": {"orchestrator": "hyperpod-slurm"},
+    "hyperpod-slurm": {"orchestrator": "hyperpod-slurm", **UNOBSERVED},
     "hyperpod-slurm-observed": {"orchestrator": "hyperpod-slurm", "slurm": {"observability": True}},
     "hyperpod-slurm-accounted": {
         "orchestrator": "hyperpod-slurm",
         "slurm": {"accounting_database": ACCOUNTING},
+        **UNOBSERVED,
     },
     "hyperpod-eks-with-all": {
         "orchestrator": "hyperpod-eks",

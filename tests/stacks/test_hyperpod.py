@@ -262,7 +262,7 @@ def test_observability_collects_what_the_platform_has(tmp_path: Path) -> None:
 
 
 def test_without_observability_there_is_no_workspace(tmp_path: Path) -> None:
-    template = cluster(tmp_path)
+    template = cluster(tmp_path, observability={"metrics": "none"})
     assert OBSERVABILITY not in addons(template)
     assert not resources(template, "AWS::APS::Workspace")
 

@@ -108,8 +108,9 @@ def test_no_role_of_the_platform_writes_metrics_or_enters_the_cluster_for_the_co
     assert "aps.amazonaws.com" not in json.dumps(list(all_resources(templates, "AWS::EKS::AccessEntry").values()))
 
 
-def test_without_the_key_there_is_no_collector_no_workspace_and_no_exporter(tmp_path: Path) -> None:
-    templates = templates_of(write(tmp_path, kubernetes={"admins": PLATFORM["kubernetes"]["admins"]}))
+def test_without_metrics_there_is_no_collector_no_workspace_and_no_exporter(tmp_path: Path) -> None:
+    none = {"kubernetes": {"admins": PLATFORM["kubernetes"]["admins"]}, "observability": {"metrics": "none"}}
+    templates = templates_of(write(tmp_path, **none))
     assert not all_resources(templates, "AWS::APS::Scraper")
     assert not all_resources(templates, "AWS::APS::Workspace")
     names = {each["AddonName"] for each in all_resources(templates, "AWS::EKS::Addon").values()}

@@ -71,7 +71,8 @@ def test_the_roles_and_no_person_are_let_in(cluster: Template) -> None:
 
 
 def test_a_role_finds_the_cluster_and_the_hand_off_and_only_those_who_train_move_data(cluster: Template) -> None:
-    find = {"eks:DescribeCluster", "s3:GetObject", "ssm:GetParameter"}
+    query = {"aps:ListWorkspaces", "aps:DescribeWorkspace", "aps:QueryMetrics"}
+    find = {"eks:DescribeCluster", "s3:GetObject", "ssm:GetParameter", *query}
     roles = persona_roles(cluster)
     assert allowed(cluster, roles["viewer"]) == find | {"s3:ListBucket"}, "of the records of runs"
     for persona in ("admin", "team-research"):

@@ -112,7 +112,8 @@ def test_a_closed_network_has_the_endpoint_of_workspaces_and_others_have_not(tmp
     def endpoints(**changes: Any) -> set[str]:
         return set(interface_endpoints(load_platform(write(tmp_path, **COLLECTED | changes)), load_catalogue()))
 
-    assert endpoints(network="closed") - endpoints(network="closed", slurm={}) == {"aps-workspaces"}
+    uncollected = {"slurm": {}, "observability": {"metrics": "none"}}
+    assert endpoints(network="closed") - endpoints(network="closed", **uncollected) == {"aps-workspaces"}
     assert "aps-workspaces" not in endpoints()
 
 
@@ -126,8 +127,8 @@ def test_the_supply_of_a_closed_network_has_the_program(tmp_path: Path) -> None:
     assert '\\"COLLECTOR\\":\\"true\\"' in supply
 
 
-def test_without_the_key_there_is_no_workspace_and_the_controller_collects_nothing(tmp_path: Path) -> None:
-    file = write(tmp_path, **COLLECTED | {"slurm": {}})
+def test_without_metrics_there_is_no_workspace_and_the_controller_collects_nothing(tmp_path: Path) -> None:
+    file = write(tmp_path, **COLLECTED | {"slurm": {}, "observability": {"metrics": "none"}})
     templates = templates_of(file)
     assert not all_resources(templates, "AWS::APS::Workspace")
     assert writers(templates) == {}

@@ -14,6 +14,7 @@ from trainway.manifests.efa_exporter import NAMESPACE as EFA_NAMESPACE
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.manifests.namespace import namespaces
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.metrics import load_emitters
 from trainway.spec.facts.metrics_ports import (
     DCGM_METRICS_PORT,
     EFA_METRICS_PORT,
@@ -24,14 +25,15 @@ from trainway.spec.facts.metrics_ports import (
 )
 from trainway.spec.kubernetes.addons import NODE_EXPORTER, STATE_METRICS
 from trainway.spec.kubernetes.charts import DCGM_EXPORTER, KUEUE, chart_names
+from trainway.spec.observability.samples import SCRAPE_SECONDS
 from trainway.spec.platform import Platform
 
-SCRAPE_SECONDS = 30
 RUN_LABEL = "trainway.dev/run"
 # As in the collector's own default configuration, for pods that ask who scrapes them.
 TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-# What exporters say of themselves, which nothing uses and every sample of which is paid for.
-OF_EXPORTERS = {"source_labels": ["__name__"], "regex": "(go|process|promhttp)_.*", "action": "drop"}
+# Of the seconds that each processor spends in eight modes, panels use those without work.
+_BUSY = "user|nice|system|iowait|irq|softirq|steal"
+_IDLE = {"source_labels": ["__name__", "mode"], "regex": f"node_cpu_seconds_total;({_BUSY})", "action": "drop"}
 
 
 def scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
@@ -40,12 +42,12 @@ def scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
     has_efa = bool(efa_exporter(platform, catalogue))
     kueue = {"scheme": "https", "bearer_token_file": TOKEN_FILE, "tls_config": {"insecure_skip_verify": True}}
     jobs = [
-        _of_nodes("node", NODE_METRICS_PORT, NODE_EXPORTER),
-        _job("kube-state-metrics", STATE_METRICS_PORT, [_namespace(STATE_METRICS)]),
-        *([_of_nodes("efa", EFA_METRICS_PORT, EFA_NAMESPACE)] if has_efa else []),
+        _of_nodes("node", NODE_METRICS_PORT, NODE_EXPORTER, ("node",)),
+        _job("kube-state-metrics", STATE_METRICS_PORT, [_namespace(STATE_METRICS)], ("kube",)),
+        *([_of_nodes("efa", EFA_METRICS_PORT, EFA_NAMESPACE, ("efa", "exporter"))] if has_efa else []),
         *([_dcgm()] if DCGM_EXPORTER in charts else []),
         *(
-            [_job("kueue", KUEUE_METRICS_PORT, [_namespace("kueue-system"), _named(KUEUE)], kueue)]
+            [_job("kueue", KUEUE_METRICS_PORT, [_namespace("kueue-system"), _named(KUEUE)], ("kueue",), kueue)]
             if KUEUE in charts
             else []
         ),
@@ -58,9 +60,14 @@ def scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _job(
-    name: str, port: int, kept: list[dict[str, Any]], more: Mapping[str, Any] | None = None, instance: str = "pod_name"
+    name: str,
+    port: int,
+    kept: list[dict[str, Any]],
+    emitters: tuple[str, ...],
+    more: Mapping[str, Any] | None = None,
+    instance: str = "pod_name",
 ) -> dict[str, Any]:
-    """Return a Prometheus scrape job for one port of the matching pods.
+    """Return a Prometheus scrape job for one port of the matching pods, which keeps the used metrics of the emitters.
 
     A pod with several declared ports is discovered once for each of them. The equal targets are scraped once.
     """
@@ -74,21 +81,27 @@ def _job(
             relabel("__address__", "__meta_kubernetes_pod_ip", f"$1:{port}"),
             relabel("instance", f"__meta_kubernetes_{instance}", "$1"),
         ],
-        "metric_relabel_configs": [OF_EXPORTERS],
+        "metric_relabel_configs": used_series(*emitters),
     }
 
 
-def _of_nodes(name: str, port: int, namespace: str) -> dict[str, Any]:
+def used_series(*emitters: str) -> list[dict[str, Any]]:
+    """Return the rules that keep the series of some emitters which panels or alarms use. Every sample is paid for."""
+    names = sorted({metric for emitter in emitters for metric in load_emitters()[emitter].metrics})
+    return [keep("__name__", "|".join(names)), *([_IDLE] if "node" in emitters else [])]
+
+
+def _of_nodes(name: str, port: int, namespace: str, emitters: tuple[str, ...]) -> dict[str, Any]:
     """Return the job of an exporter with a pod on each node. Its instance is the name of the node, without a port.
 
     The alarms join the metrics of the exporters of one node by that name.
     """
-    return _job(name, port, [_namespace(namespace)], instance="pod_node_name")
+    return _job(name, port, [_namespace(namespace)], emitters, instance="pod_node_name")
 
 
 def _dcgm() -> dict[str, Any]:
     kept = [_namespace("kube-system"), _named(DCGM_EXPORTER)]
-    job = _job("dcgm", DCGM_METRICS_PORT, kept, instance="pod_node_name")
+    job = _job("dcgm", DCGM_METRICS_PORT, kept, ("dcgm",), instance="pod_node_name")
     # The alarms compare GPUs without what is only of one GPU. UUID names it.
     job["metric_relabel_configs"].append({"regex": "pci_bus_id|DCGM_FI_DRIVER_VERSION", "action": "labeldrop"})
     return job
@@ -96,7 +109,7 @@ def _dcgm() -> dict[str, Any]:
 
 def _runs(platform: Platform) -> dict[str, Any]:
     of_teams = keep("__meta_kubernetes_namespace", "|".join(namespaces(platform)))
-    return _job("runs", RUN_METRICS_PORT, [of_teams, keep(_label(RUN_LABEL), ".+")])
+    return _job("runs", RUN_METRICS_PORT, [of_teams, keep(_label(RUN_LABEL), ".+")], ("run",))
 
 
 def _namespace(name: str) -> dict[str, Any]:

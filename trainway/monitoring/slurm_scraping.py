@@ -6,10 +6,10 @@ lifecycle_scripts/collector/follow.py, whose labels are the ones that this modul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from trainway.monitoring.scraping import OF_EXPORTERS, keep, relabel
+from trainway.monitoring.scraping import keep, relabel, used_series
 from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.metrics_ports import (
@@ -19,17 +19,16 @@ from trainway.spec.facts.metrics_ports import (
     RUN_METRICS_PORT,
     SLURM_METRICS_PORT,
 )
+from trainway.spec.observability.samples import SCRAPE_SECONDS
 from trainway.spec.platform import Platform
 
 # Where a controller lists its nodes: lifecycle_scripts/steps/52-collector.sh.
 TARGETS: Final = "/opt/trainway/collector/targets.json"
 # A placeholder for an environment variable of the scripts' stage.
 METRICS_ENDPOINT: Final = "${TRAINWAY_METRICS_ENDPOINT}"
-SCRAPE_SECONDS = 30
+
 # A scrape beyond a limit fails as a whole, so that no program of a job fills the workspace.
 LIMITS = {"sample_limit": 20_000, "label_limit": 30, "label_value_length_limit": 500}
-# What node_exporter says of each processor or its queue, which no panel and no alarm uses: most of its series.
-_OF_PROCESSORS = "node_(cpu_guest|cpu_frequency|cpu_scaling|schedstat|softnet)_.*"
 
 
 def slurm_scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
@@ -46,12 +45,12 @@ def slurm_scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str,
         if any(each.accelerator and each.accelerator.vendor == "nvidia" for each in found)
     ]
     jobs = [
-        _job("node", NODE_METRICS_PORT, [], [_drop(_OF_PROCESSORS)]),
-        _job("slurm", SLURM_METRICS_PORT, [keep("__meta_role", "controller")]),
-        *([_job("efa", EFA_METRICS_PORT, [_of_groups(with_efa)])] if with_efa else []),
-        *([_job("dcgm", DCGM_METRICS_PORT, [_of_groups(with_dcgm)])] if with_dcgm else []),
+        _job("node", NODE_METRICS_PORT, [], "node"),
+        _job("slurm", SLURM_METRICS_PORT, [keep("__meta_role", "controller")], "slurm", "exporter"),
+        *([_job("efa", EFA_METRICS_PORT, [_of_groups(with_efa)], "efa", "exporter")] if with_efa else []),
+        *([_job("dcgm", DCGM_METRICS_PORT, [_of_groups(with_dcgm)], "dcgm", "exporter")] if with_dcgm else []),
         # Whoever has a job on a node can answer at this port.
-        _job("runs", RUN_METRICS_PORT, [keep("__meta_role", "compute")], [keep("__name__", "trainway_run_.*")]),
+        _job("runs", RUN_METRICS_PORT, [keep("__meta_role", "compute")], "run"),
     ]
     return {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": "10s"},
@@ -69,8 +68,11 @@ def slurm_scrape_document(platform: Platform, catalogue: Catalogue) -> dict[str,
     }
 
 
-def _job(name: str, port: int, kept: list[dict[str, Any]], more: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Return a Prometheus scrape job for one port of the matching nodes. `instance` is the node name in Slurm."""
+def _job(name: str, port: int, kept: list[dict[str, Any]], *emitters: str) -> dict[str, Any]:
+    """Return a Prometheus scrape job for one port of the matching nodes, which keeps the used metrics of the emitters.
+
+    `instance` is the node name in Slurm.
+    """
     return {
         "job_name": name,
         **LIMITS,
@@ -80,7 +82,7 @@ def _job(name: str, port: int, kept: list[dict[str, Any]], more: Iterable[Mappin
             relabel("__address__", "__address__", f"$1:{port}"),
             relabel("instance", "__meta_name", "$1"),
         ],
-        "metric_relabel_configs": [OF_EXPORTERS, *more],
+        "metric_relabel_configs": used_series(*emitters),
     }
 
 

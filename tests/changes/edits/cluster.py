@@ -70,14 +70,15 @@ OF_CLUSTER: dict[str, Edit] = {
     ),
     "an add-on": Edit((with_keys("hyperpod", training_operator=True),), "cluster/.*", on=("hyperpod-eks",)),
     "SageMaker Spaces": Edit((with_keys("hyperpod", spaces=True),), "cluster/.*", on=("hyperpod-eks",)),
-    "another add-on": Edit((with_keys("hyperpod", observability=True),), "cluster/.*", on=("hyperpod-eks",)),
     "collected metrics": Edit(
-        (with_keys("kubernetes", observability=True), with_keys("kubernetes", observability=True, queues="none")),
+        (with_keys("observability", metrics="prometheus"),),
         "cluster/.*|registry/.*|control-plane/ControlPlane(PrometheusNodeExporter|KubeStateMetrics).*",
-        on=("eks",),
     ),
-    "metrics that the controller collects": Edit(
-        (with_keys("slurm", observability=True), with_keys("slurm", observability=True, health_checks=False)),
+    "metrics that the controller collects, and other node settings": Edit(
+        (
+            with_keys("observability", metrics="prometheus"),
+            both(with_keys("observability", metrics="prometheus"), with_keys("slurm", health_checks=False)),
+        ),
         "cluster/.*",
         on=("hyperpod-slurm",),
     ),

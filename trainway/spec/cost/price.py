@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import ceil
 
 from trainway.spec.capacity.volumes import HEAD_VOLUME_GIB, SYSTEM_VOLUME_GIB
 from trainway.spec.facts.catalogue import CapacityKind, Catalogue
@@ -19,6 +20,7 @@ from trainway.spec.network.addressing import plan_addresses
 from trainway.spec.network.endpoints import interface_endpoints
 from trainway.spec.network.subnets import SubnetRole
 from trainway.spec.observability.collection import Collector, collector_of
+from trainway.spec.observability.samples import SCRAPE_SECONDS, samples_per_month
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind
 from trainway.spec.sections.node_group import NodeGroup
@@ -26,7 +28,12 @@ from trainway.spec.sections.storage import Lustre
 
 # The month of AWS's own calculator. https://docs.aws.amazon.com/pricing-calculator/latest/userguide/ (read 2026-11-25)
 HOURS_PER_MONTH = 730
-NOT_COUNTED = "objects in the bucket, traffic, requests, backups, images, builds, logs, metrics, and alarms"
+NOT_COUNTED = (
+    "objects in the bucket, traffic, requests, backups, images, builds, logs, alarms, the storage and queries of "
+    "metrics, and what HyperPod's add-on collects"
+)
+# Prices of metrics are for ten million samples, and those above two billion a month cost less.
+SAMPLES_OF_A_PRICE, METRICS_TIER = 10_000_000, 2_000_000_000
 
 # Why a price that changes by the day is in no list.
 _UNLISTED = {
@@ -156,8 +163,7 @@ def _lines(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
             what = f"the capacity {tier} of the control plane"
             yield _service(platform, "control plane tier", what, f"eks-{tier}", 1)
     yield from _of_network(platform, catalogue)
-    if collector_of(platform) is Collector.AWS_MANAGED:
-        yield _service(platform, "collector", "the AWS managed collector of metrics", "metrics-collector", 1)
+    yield from _of_metrics(platform, catalogue)
     for key, lustre in platform.storage.lustre_by_key.items():
         yield from _of_lustre(platform, key, lustre)
     yield from _of_home(platform)
@@ -227,6 +233,27 @@ def _of_network(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]
         zones = len(plan_addresses(platform, catalogue).of_role(SubnetRole.CLUSTER))
         what = f"interface endpoints of {len(services)} services in {zones} zone{'s' if zones > 1 else ''}"
         yield _service(platform, "endpoints", what, "interface-endpoint", len(services) * zones)
+
+
+def _of_metrics(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
+    """Yield the samples of metrics, of which AWS bills each. Nobody publishes how many HyperPod's add-on writes."""
+    collector = collector_of(platform)
+    if collector is None or collector is Collector.HYPERPOD_ADDON:
+        return
+    now, most = (samples_per_month(platform, catalogue, most=each) for each in (False, True))
+    what = f"the metrics that panels and alarms use, every {SCRAPE_SECONDS} seconds"
+    for service, below, above in (("metrics-samples", 0, METRICS_TIER), ("metrics-samples-next", METRICS_TIER, None)):
+        counts = [ceil((min(each, above or each) - below) / SAMPLES_OF_A_PRICE) for each in (now, most)]
+        if max(counts) > 0:
+            words = what if below == 0 else f"what is above {METRICS_TIER / 1e9:.0f} billion samples a month"
+            item = Item(PriceKind.SERVICE, platform.region, service)
+            name = "metrics" if below == 0 else "more metrics"
+            yield PriceLine(name, words, item, max(counts[0], 0), counts[1], None)
+    if collector is Collector.AWS_MANAGED:
+        yield _service(platform, "collector", "the AWS managed collector of metrics", "metrics-collector", 1)
+        item = Item(PriceKind.SERVICE, platform.region, "metrics-collected")
+        counts = [ceil(each / SAMPLES_OF_A_PRICE) for each in (now, most)]
+        yield PriceLine("samples of the collector", "what it collects", item, counts[0], counts[1], None)
 
 
 def _of_lustre(platform: Platform, key: str, lustre: Lustre) -> Iterator[PriceLine]:

@@ -23,14 +23,6 @@ def sections_match_the_orchestrator(platform: Platform, _catalogue: Catalogue) -
 
 
 @rule
-def each_orchestrator_has_its_own_collector(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`kubernetes.observability` is for the orchestrator eks. HyperPod's own add-on collects on hyperpod-eks."""
-    if platform.orchestrator.is_hyperpod and platform.kubernetes_or_default.observability:
-        reason = "HyperPod has an observability add-on of its own, which would collect the same metrics"
-        yield ("kubernetes", "observability"), reason, "remove the key, and write `observability: true` in `hyperpod`"
-
-
-@rule
 def what_only_kubernetes_has_is_not_asked_of_slurm(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """HyperPod's add-ons and Karpenter are for EKS."""
     if platform.hyperpod is None or platform.orchestrator.is_kubernetes:

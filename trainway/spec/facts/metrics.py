@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from trainway.spec.facts.files import FACTS, read_facts
 from trainway.spec.facts.instance import Source
@@ -15,6 +15,8 @@ from trainway.spec.facts.instance import Source
 Store = Literal["cloudwatch", "prometheus"]
 # The orchestrators by their names in the platform file: facts know no section of it.
 OrchestratorName = Literal["eks", "hyperpod-eks", "hyperpod-slurm"]
+# What each series of a metric is of.
+Per = Literal["platform", "node", "vcpu", "gpu", "efa"]
 
 
 class _Facts(BaseModel):
@@ -24,8 +26,8 @@ class _Facts(BaseModel):
 class Metric(_Facts):
     """A metric that panels or alarms use.
 
-    CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`. `under` narrows the
-    orchestrators of the emitter.
+    CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`, and about `times` series
+    of each thing that it is `per`. `under` narrows the orchestrators of the emitter.
     """
 
     unit: str
@@ -33,6 +35,8 @@ class Metric(_Facts):
     dimensions: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     under: tuple[OrchestratorName, ...] | None = None
+    per: Per = "node"
+    times: PositiveInt = 1
 
 
 class Emitter(_Facts):

@@ -6,10 +6,7 @@ import calendar
 from collections.abc import Iterator
 
 from trainway.spec.capacity.autoscaling import autoscaled_groups
-from trainway.spec.capacity.group_types import types_of
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.services import service_facts
-from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rule import Breach, instance_types, rule
@@ -30,21 +27,6 @@ def a_volume_key_can_be_used(platform: Platform, _catalogue: Catalogue) -> Itera
     if region != platform.region:
         reason = f"the key is in {region}, and the volumes are in {platform.region}"
         yield key, reason, f"name a key of {platform.region}; of a multi-Region key, its replica there"
-
-
-@rule
-def hyperpods_metrics_can_be_made(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """HyperPod's observability is installed on a node that is large enough for it."""
-    if collector_of(platform) is not Collector.HYPERPOD_ADDON:
-        return
-    key: KeyPath = ("hyperpod", "observability")
-    if any(name not in catalogue for _, name in instance_types(platform)):
-        return  # reported by its own rule; there is nothing to compare
-    needed = service_facts().hyperpod.observability_vcpus
-    sure = [min(each.vcpus for each in types_of(group, catalogue)) for group in platform.node_groups if group.count]
-    if max(sure, default=0) < needed:
-        reason = f"HyperPod installs it on a node with {needed} vCPUs or more, and the deploy makes none"
-        yield key, reason, "remove the key, or give a group of 4xlarge or larger a count of 1 or more"
 
 
 @rule

@@ -22,10 +22,10 @@ EXPORTERS = NODE_EXPORTER, STATE_METRICS = "prometheus-node-exporter", "kube-sta
 SPACES = "amazon-sagemaker-spaces"
 EBS_DRIVER = "aws-ebs-csi-driver"
 OF_HYPERPOD = (CERT_MANAGER, TRAINING_OPERATOR, EBS_DRIVER, SPACES, OBSERVABILITY, TASK_GOVERNANCE)
-EVERY_ADDON = BEFORE_NODES + ON_NODES + OF_HYPERPOD
+EVERY_ADDON = BEFORE_NODES + ON_NODES + EXPORTERS + OF_HYPERPOD
 
 
-def base_addons(platform: Platform) -> tuple[str, ...]:
+def _base_addons(platform: Platform) -> tuple[str, ...]:
     """Return the EKS add-ons of every orchestrator. The driver of FSx is there for platforms with a file system."""
     mounts = bool(platform.storage.lustre_by_key)
     return BEFORE_NODES + tuple(name for name in ON_NODES if name != FSX_DRIVER or mounts)
@@ -51,4 +51,4 @@ def addons_in_cluster(platform: Platform) -> tuple[str, ...]:
         TASK_GOVERNANCE: platform.task_governance,
         **dict.fromkeys(EXPORTERS, collector_of(platform) is Collector.AWS_MANAGED),
     }
-    return base_addons(platform) + tuple(name for name, is_chosen in chosen.items() if is_chosen)
+    return _base_addons(platform) + tuple(name for name, is_chosen in chosen.items() if is_chosen)

@@ -9,14 +9,14 @@ from datetime import date, datetime
 from trainway.spec.capacity.capacity_times import capacity_times
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions
-from trainway.spec.kubernetes.addons import BEFORE_NODES, ON_NODES, base_addons
+from trainway.spec.kubernetes.addons import BEFORE_NODES, EXPORTERS, ON_NODES, addons_in_cluster
 from trainway.spec.kubernetes.ami_releases import age, groups_with_releases, minor_of, minors_behind, next_minor
 from trainway.spec.lock import Lock
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import minute
 
 # The add-ons that the control plane's stack creates. HyperPod's own add-ons follow HyperPod.
-ADDONS = (*BEFORE_NODES, *ON_NODES)
+ADDONS = (*BEFORE_NODES, *ON_NODES, *EXPORTERS)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ def upgrade_plan(platform: Platform, catalogue: Catalogue, published: PublishedV
             for name, _ in groups_with_releases(platform, catalogue)
         ),
         addons=tuple(
-            Pin(name, lock.addon_versions.get(name), published.addons.get(name)) for name in base_addons(platform)
+            Pin(name, lock.addon_versions.get(name), published.addons.get(name))
+            for name in addons_in_cluster(platform)
+            if name in ADDONS
         ),
     )
     return replace(plan, steps=(*_unfinished(plan), *(_steps(following, platform) if can_rise else ())))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.offerings import load_offerings
 from trainway.spec.facts.services import service_facts
-from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.rule import Breach, instance_types, path_of_image, published_rule
 from trainway.spec.sections.capacity import capacity_kind
@@ -82,16 +81,6 @@ def eks_takes_the_zones(platform: Platform, _catalogue: Catalogue) -> Iterator[B
             others = [each for each in load_offerings().zones.get(platform.region, ()) if each not in refused]
             reason = "EKS refuses subnets of a cluster in this zone, and the platform has some in each of its zones"
             yield ("zones", index), reason, f"write {_one_of(others)}"
-
-
-@published_rule
-def collectors_are_in_the_region(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """Amazon Managed Service for Prometheus has collectors in the Region."""
-    without = service_facts().collectors.regions_without
-    if collector_of(platform) is Collector.AWS_MANAGED and platform.region in without:
-        reason = f"CloudFormation has no AWS::APS::Scraper in {platform.region}"
-        remedy = "remove the key, and run a Prometheus of yours: docs/node-metrics.md"
-        yield ("kubernetes", "observability"), reason, remedy
 
 
 @published_rule

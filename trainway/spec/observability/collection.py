@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
-from trainway.spec.capacity.group_types import all_types
-from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.capacity.group_types import all_types, types_of
+from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.metrics import Emitter, load_emitters
+from trainway.spec.facts.services import service_facts
 from trainway.spec.platform import Platform
+from trainway.spec.problems import KeyPath
 from trainway.spec.sections.orchestrator import Orchestrator
 
 # The name of the document in the platform's bucket that says what the controller of Slurm scrapes.
 SCRAPING_DOCUMENT: Final = "slurm-scraping"
+_KEY = "observability"
 
 
 class Collector(StrEnum):
@@ -43,13 +46,56 @@ class Collection:
 
 def collector_of(platform: Platform) -> Collector | None:
     """Return the collector that writes the metrics of a platform to a workspace, or None without a collector."""
-    if platform.orchestrator is Orchestrator.HYPERPOD_EKS and platform.hyperpod_or_default.observability:
-        return Collector.HYPERPOD_ADDON
-    if platform.orchestrator is Orchestrator.EKS and platform.kubernetes_or_default.observability:
-        return Collector.AWS_MANAGED
-    if platform.orchestrator is Orchestrator.HYPERPOD_SLURM and platform.slurm_or_default.observability:
-        return Collector.AGENT
+    collector, _, own = _by_orchestrator(platform)
+    if key_that_asks(platform):
+        return collector
+    wanted = own is None and platform.observability.metrics == "prometheus"
+    return collector if wanted and why_not_collected(platform) is None else None
+
+
+def key_that_asks(platform: Platform) -> KeyPath | None:
+    """Return the key by which the file asks for a collector, or None if a collector is only the default."""
+    _, key, own = _by_orchestrator(platform)
+    if own:
+        return key
+    metrics = platform.observability
+    said = "metrics" in metrics.model_fields_set and metrics.metrics == "prometheus"
+    return ("observability", "metrics") if said and own is None else None
+
+
+def why_not_collected(platform: Platform) -> str | None:
+    """Return why a platform has no collector by default, or None if it has one."""
+    if platform.adopted_cluster:
+        return "whoever owns the cluster may collect its metrics already"
+    orchestrator, needed = platform.orchestrator, service_facts().hyperpod.observability_vcpus
+    if orchestrator is Orchestrator.EKS and platform.region in service_facts().collectors.regions_without:
+        return f"CloudFormation has no AWS::APS::Scraper in {platform.region}"
+    if orchestrator is Orchestrator.HYPERPOD_EKS and _most_vcpus(platform) < needed:
+        return f"HyperPod installs its collector on a node with {needed} vCPUs or more, and the deploy makes none"
+    if orchestrator is Orchestrator.HYPERPOD_SLURM and not platform.slurm_or_default.exporters:
+        return "`exporters` is false, so no node has metrics to collect"
     return None
+
+
+def _by_orchestrator(platform: Platform) -> tuple[Collector, KeyPath, bool | None]:
+    """Return the collector of the orchestrator, with the key of its section that turns it on or off, and its value."""
+    match platform.orchestrator:
+        case Orchestrator.EKS:
+            return Collector.AWS_MANAGED, ("kubernetes", _KEY), platform.kubernetes_or_default.observability
+        case Orchestrator.HYPERPOD_EKS:
+            return Collector.HYPERPOD_ADDON, ("hyperpod", _KEY), platform.hyperpod_or_default.observability
+        case Orchestrator.HYPERPOD_SLURM:
+            return Collector.AGENT, ("slurm", _KEY), platform.slurm_or_default.observability
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _most_vcpus(platform: Platform) -> int:
+    """Return the vCPUs of the largest node that the deploy surely makes, or 0 without such a node."""
+    catalogue = load_catalogue()
+    made = [group for group in platform.node_groups if group.count]
+    known = [group for group in made if all(name in catalogue for name in group.instance_types)]
+    return max((min(each.vcpus for each in types_of(group, catalogue)) for group in known), default=0)
 
 
 def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:

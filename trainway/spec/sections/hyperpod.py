@@ -95,10 +95,10 @@ class HyperPod(Section):
         "groups whose count is 0 and that have no training plan. These nodes skip the deep health checks.",
     )
     training_operator: bool = Field(False, description="Install the HyperPod training operator, an EKS add-on.")
-    observability: bool = Field(
-        False,
-        description="Install the HyperPod observability add-on on EKS. It writes metrics of nodes, devices, fabric, "
-        "and jobs to a new workspace of Amazon Managed Service for Prometheus. Grafana is not included.",
+    observability: bool | None = Field(
+        None,
+        description="With the orchestrator hyperpod-eks. Collect metrics, whatever `observability.metrics` says. "
+        "Default: as `observability.metrics` says.",
     )
     spaces: bool = Field(
         False,

@@ -102,11 +102,10 @@ class Kubernetes(Section):
         "and task governance for PyTorchJobs. Default: true with hyperpod-eks, false with eks. "
         "`hyperpod.training_operator` is HyperPod's own operator.",
     )
-    observability: bool = Field(
-        False,
-        description="With the orchestrator eks. Collect the metrics of nodes, GPUs, EFA, queues, and runs in a "
-        "workspace of Amazon Managed Service for Prometheus, by an AWS managed collector. With hyperpod-eks, use "
-        "`hyperpod.observability`.",
+    observability: bool | None = Field(
+        None,
+        description="With the orchestrator eks. Collect metrics, whatever `observability.metrics` says. Default: as "
+        "`observability.metrics` says.",
     )
     existing: ExistingCluster | None = Field(
         None,

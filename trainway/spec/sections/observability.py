@@ -75,7 +75,12 @@ class Slack(Section):
 class Observability(Section):
     """Metrics of the platform, and who is notified of alarms."""
 
-    metrics: Literal["cloudwatch"] = Field("cloudwatch", description="System that stores metrics and shows dashboards.")
+    metrics: Literal["prometheus", "cloudwatch", "none"] = Field(
+        "prometheus",
+        description="prometheus collects the metrics of nodes, GPUs, EFA, queues, and runs in a workspace of Amazon "
+        "Managed Service for Prometheus, with all alarms, where AWS has a collector. With none or cloudwatch, nothing "
+        "is collected, and the platform has only the metrics and alarms of AWS services in CloudWatch.",
+    )
     notify: Email | None = Field(None, description="Email address for alarms. AWS sends it a confirmation request.")
     slack: Slack | None = Field(None, description="Channel of Slack for alarms and events. Default: none.")
     urls: tuple[MessageUrl, ...] = Field(

@@ -90,10 +90,10 @@ class Slurm(Section):
         "processes and files that a job leaves behind.",
     )
     exporters: bool = Field(True, description="Export metrics of nodes, GPUs, EFA, and Slurm for a Prometheus server.")
-    observability: bool = Field(
-        False,
-        description="Collect the metrics of the exporters, and of runs, in a workspace of Amazon Managed Service for "
-        "Prometheus, by Prometheus in agent mode on the controller. Requires `exporters`.",
+    observability: bool | None = Field(
+        None,
+        description="Collect metrics, whatever `observability.metrics` says. Requires `exporters`. Default: as "
+        "`observability.metrics` says.",
     )
     login_needs_job: bool = Field(
         True,

@@ -101,15 +101,6 @@ def slurm_counts_guarantees_of_one_type(platform: Platform, _catalogue: Catalogu
 
 
 @rule
-def a_collector_has_exporters(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`slurm.observability` collects the metrics of the exporters of `slurm.exporters`."""
-    slurm = platform.slurm_or_default
-    if slurm.observability and not slurm.exporters:
-        reason = "`exporters` is false, so no node has metrics to collect"
-        yield ("slurm", "observability"), reason, "remove `exporters: false`, or remove this key"
-
-
-@rule
 def settings_are_nobody_elses(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
     """Some keys of slurm.conf are HyperPod's, others follow from the platform file, and a second line would win."""
     if platform.orchestrator.is_kubernetes:
