@@ -136,6 +136,17 @@ def test_ranks_and_devices_are_those_of_the_type(name: str, ranks: int, devices:
     assert (CATALOGUE[name].ranks, dict(CATALOGUE[name].devices)) == (ranks, devices)
 
 
+def test_the_collector_is_shown_or_why_there_is_none(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "eks-p5.yaml").read_text()
+    assert "\nMetrics are collected by an AWS managed collector, and the deploy installs the alarms.\n" in printed(
+        str(ROOT / "examples" / "eks-p5.yaml")
+    )
+    file = tmp_path / "platform.yaml"
+    file.write_text(text.replace("observability: {notify", "observability: {metrics: none, notify"))
+    why = "the platform file turns the collector off"
+    assert f"\nMetrics of nodes and GPUs are not collected: {why}.\n" in printed(str(file))
+
+
 def test_a_closed_network_shows_its_endpoints() -> None:
     text = printed(str(ROOT / "examples" / "closed-hyperpod-eks.yaml"))
     assert "\nVPC endpoints: s3, aps-workspaces, codebuild, ec2, " in text

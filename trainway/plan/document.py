@@ -24,6 +24,7 @@ from trainway.spec.kubernetes.charts import chart_names
 from trainway.spec.kubernetes.pod_network import pods_of_group
 from trainway.spec.network.addressing import AddressPlan, plan_addresses
 from trainway.spec.network.endpoints import GATEWAY, interface_endpoints, makes_gateway
+from trainway.spec.observability.collection import collector_of, why_not_collected
 from trainway.spec.platform import Platform
 from trainway.spec.sections.capacity import TimedCapacity, capacity_kind, minute
 from trainway.spec.sections.node_group import NodeGroup
@@ -62,6 +63,7 @@ def plan_document(platform: Platform, catalogue: Catalogue, prices: PriceBook = 
         "storage": _storage(platform, catalogue, addresses),
         "addons": list(addon_names(platform)),
         "charts": list(chart_names(platform, catalogue)),
+        "metrics": _metrics(platform),
         "teams": _teams(platform),
         "people": _people(platform),
         "endpoint": _endpoint(platform),
@@ -73,6 +75,12 @@ def plan_document(platform: Platform, catalogue: Catalogue, prices: PriceBook = 
         "quotas": [vars(need) for need in quota_needs(platform, catalogue)],
         "price": price_document(platform, catalogue, prices),
     }
+
+
+def _metrics(platform: Platform) -> JsonObject:
+    collector = collector_of(platform)
+    off = why_not_collected(platform) or "the platform file turns the collector off"
+    return {"collector": collector and collector.value, "why_not": None if collector else off}
 
 
 def _nodes(platform: Platform, catalogue: Catalogue, index: int) -> JsonObject:

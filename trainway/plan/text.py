@@ -39,6 +39,7 @@ def plan_text(document: JsonObject) -> str:
         parts.append(f"EKS add-ons: {', '.join(document['addons'])}")
     if document["charts"]:
         parts.append(f"Charts: {', '.join(document['charts'])}")
+    parts.append(_metrics_text(document["metrics"]))
     if (teams := document["teams"]) and teams[0]["enforced_by"] == "Run:ai" and RUN_AI not in document["charts"]:
         parts.append(_table(["team", "namespace"], [[t["name"], t["namespace"]] for t in teams]))
         parts.append("Teams have the quotas of Run:ai's projects.")
@@ -69,6 +70,13 @@ def plan_text(document: JsonObject) -> str:
     parts.append(_table(["needed", "service", "quota", "(in vCPUs for ec2, in instances for sagemaker)"], quotas))
     parts.append(price_text(document["price"]))
     return "\n\n".join(parts)
+
+
+def _metrics_text(metrics: dict[str, str | None]) -> str:
+    """Return what collects the metrics of the platform, or why nothing does."""
+    if metrics["collector"]:
+        return f"Metrics are collected by {metrics['collector']}, and the deploy installs the alarms."
+    return f"Metrics of nodes and GPUs are not collected: {metrics['why_not']}."
 
 
 def _times_text(group: str, capacity: JsonObject) -> str:
