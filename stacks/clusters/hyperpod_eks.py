@@ -88,7 +88,7 @@ class HyperPodEksStack(cdk.Stack):
 
 
 def _execution_role(scope: Construct, foundation: Foundation, control_plane: ControlPlane) -> iam.Role:
-    """Return the role of the nodes, with what the platform's images, volumes, and updates require."""
+    """Create the role of the nodes, with the permissions that images, volumes, and updates require."""
     platform = foundation.platform
     role = ExecutionRole(
         scope,

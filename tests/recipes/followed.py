@@ -18,7 +18,7 @@ SCRATCH = "build/"
 
 
 def follow_recipe(name: str, checkout: Path) -> None:
-    """Follow a recipe in a copy of the checkout. What its commands print, and which files change, is as it says."""
+    """Follow a recipe in a copy of the checkout, and check the output of its commands and the files that change."""
     _git(checkout, "init", "--quiet")
     _git(checkout, "add", "--all")
     apply(page(name), checkout)
@@ -51,7 +51,7 @@ def follow_recipe(name: str, checkout: Path) -> None:
 
 
 def changed_files(checkout: Path) -> set[str]:
-    """Return the files that differ from those that `follow_recipe` began with, without those that Git ignores."""
+    """Return the files that changed after `follow_recipe` copied the checkout. Files that Git ignores are left out."""
     changed = _git(checkout, "diff", "--name-only", "--no-renames")
     return {*changed.splitlines(), *_git(checkout, "ls-files", "--others", "--exclude-standard").splitlines()}
 

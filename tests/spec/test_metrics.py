@@ -19,7 +19,14 @@ from tests.synthesis import EXAMPLES
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import Emitter, emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
-from trainway.spec.observability.collection import collection_of
+from trainway.spec.observability.collection import (
+    Collector,
+    collection_of,
+    collector_of,
+    key_that_asks,
+    why_not_collected,
+)
+from trainway.spec.platform import Platform
 
 NODES = ["n1|idle|dev|0/8/0/8", "n2|mixed|all|2/6/0/8"]
 JOBS = ["PENDING|research|all|4", "RUNNING|research|all|8"]
@@ -39,6 +46,40 @@ def test_an_emitter_states_what_its_store_needs(emitter: Emitter) -> None:
 def test_only_a_metric_of_one_emitter_has_a_name() -> None:
     names = [name for each in load_emitters().values() for name in each.metrics]
     assert all(len(emitters_of_metric(name)) == 1 for name in names)
+
+
+NONE = {"observability": {"metrics": "none"}}
+SMALL = {"node_groups": [{"name": "train", "instance_type": "m7i.xlarge", "count": 1}]}
+LATER = {"node_groups": [{"name": "train", "instance_type": "p5.48xlarge", "count": 0, "max_count": 4}]}
+
+
+@pytest.mark.parametrize(
+    ("orchestrator", "changes", "collector", "why"),
+    [
+        ("eks", {}, Collector.AWS_MANAGED, None),
+        ("eks", NONE, None, None),
+        ("eks", {"observability": {"metrics": "cloudwatch"}}, None, None),
+        ("eks", {"kubernetes": {"observability": False}}, None, None),
+        ("eks", NONE | {"kubernetes": {"observability": True}}, Collector.AWS_MANAGED, None),
+        ("eks", {"region": "us-gov-west-1", "zones": ["usgw1-az1", "usgw1-az2"]}, None, "no AWS::APS::Scraper"),
+        ("hyperpod-eks", {}, Collector.HYPERPOD_ADDON, None),
+        ("hyperpod-eks", SMALL, None, "16 vCPUs or more"),
+        ("hyperpod-eks", LATER, None, "16 vCPUs or more"),
+        ("hyperpod-slurm", {}, Collector.AGENT, None),
+        ("hyperpod-slurm", {"slurm": {"exporters": False}}, None, "`exporters` is false"),
+        ("hyperpod-slurm", {"slurm": {"observability": False}}, None, None),
+    ],
+)
+def test_a_platform_has_the_collector_of_its_orchestrator_or_a_reason(
+    orchestrator: str, changes: dict[str, Any], collector: Collector | None, why: str | None
+) -> None:
+    base = {"region": "us-west-2", "zones": ["usw2-az2", "usw2-az1"], "orchestrator": orchestrator}
+    groups = [{"name": "train", "instance_type": "p5.48xlarge", "count": 2}]
+    platform = Platform.model_validate(base | {"node_groups": groups} | changes)
+    assert collector_of(platform) is collector
+    reason = why_not_collected(platform)
+    assert reason is None if why is None else why in (reason or "")
+    assert bool(key_that_asks(platform)) == (changes.get("kubernetes", {}).get("observability") is True)
 
 
 def expected_and_emitted() -> Iterator[tuple[str, set[str]]]:

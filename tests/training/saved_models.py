@@ -34,7 +34,7 @@ class SavedModel(NamedTuple):
     config: str
     keys: dict[str, Any]
     back: str | None = None
-    """Class of the model that an export makes of it. None: its own class."""
+    """Class of the exported model. None: the class of the imported model."""
 
 
 MODELS: dict[str, SavedModel] = {

@@ -71,7 +71,7 @@ def every_installed() -> Iterator[Installed]:
 
 
 def pull_missing(archives: Path, directory: Path) -> None:
-    """Pull each chart that was not rendered as some platform installs it, with the arguments and errors of `pull`."""
+    """Pull each chart that has no render with the values of some platform. Arguments and errors are those of `pull`."""
     known = read_facts()
     missing = {each.chart: each.entry for each in every_installed() if not _kept(each, known)}
     for entry in missing.values():

@@ -19,7 +19,7 @@ from trainway.spec.facts.instance import Instance
 
 @dataclass(frozen=True)
 class KubernetesRun:
-    """A request with what its objects have in common. The program is that of the launcher of the object's kind.
+    """A request, and the values that all its Kubernetes objects share. Its program suits the object's kind.
 
     `kind` of the `options` is set. `command` is what every node runs in the `environment` of the job, and `files` are
     those of its pods, by their names. `keep_seconds` is how long the object of the finished run stays.

@@ -96,7 +96,7 @@ class Request:
         return f"s3://{self.hand_off.bucket}/{self._paths.path}"
 
     def on_nodes(self, files: PurePosixPath | None = None) -> OnNodes:
-        """Return what the nodes get that have the program's files in the directory `files`, or else in the run's."""
+        """Return the values that nodes get. `files` is the directory of the program, by default that of the run."""
         program, hand_off, paths = self.program, self.hand_off, self._paths
         directory = PurePosixPath(hand_off.mount_path) / paths.path
         files = files or directory

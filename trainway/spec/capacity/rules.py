@@ -317,7 +317,7 @@ def mig_divides_what_can_be_divided(platform: Platform, catalogue: Catalogue) ->
 
 @rule
 def kai_counts_no_fractions(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """A fraction takes as many GPUs of a team's quota in KAI as it has slices, which is more than there are.
+    """KAI subtracts one GPU from a team's quota for each slice of a fraction, so quotas would run out too early.
 
     https://github.com/kai-scheduler/KAI-Scheduler/blob/v0.17.0/pkg/scheduler/api/resource_info/gpu_resource_requirment.go
     (GetGpusQuota, read 2026-11-21)

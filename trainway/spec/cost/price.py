@@ -236,7 +236,7 @@ def _of_network(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]
 
 
 def _of_metrics(platform: Platform, catalogue: Catalogue) -> Iterator[PriceLine]:
-    """Yield the samples of metrics, of which AWS bills each. Nobody publishes how many HyperPod's add-on writes."""
+    """Yield the lines of metric samples, which AWS bills. AWS does not publish how many HyperPod's add-on writes."""
     collector = collector_of(platform)
     if collector is None or collector is Collector.HYPERPOD_ADDON:
         return

@@ -23,9 +23,9 @@ _OF_INSTANCE: dict[Per, Callable[[Instance], int]] = {
 
 
 def samples_per_month(platform: Platform, catalogue: Catalogue, *, most: bool = False) -> int:
-    """Return about how many samples a month are collected of the nodes after the deploy, or of all that there can be.
+    """Return the estimated number of samples per month, for the nodes after the deploy, or for all nodes if `most`.
 
-    Only the metrics that panels and alarms use are collected. Nodes without jobs, such as system nodes, count too.
+    The collector stores only the metrics that panels and alarms use. System nodes are included.
     """
     collection, series = collection_of(platform, catalogue), 0
     nodes = [(types_of(group, catalogue)[0], group.largest if most else group.count) for group in platform.node_groups]
