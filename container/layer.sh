@@ -6,7 +6,7 @@
 # CodeBuild has such a Docker: https://github.com/moby/moby/pull/51493 (read 2026-11-23)
 set -euo pipefail
 
-# What an organization's network asks for is there while the command runs, and in no layer: delivery/organization.sh.
+# What an organization's network asks for is there while the command runs, and in no layer: delivery/organization/network.sh.
 authorities=/run/secrets/authorities
 if [[ -e "$authorities" ]]; then
   export CURL_CA_BUNDLE=$authorities GIT_SSL_CAINFO=$authorities SSL_CERT_FILE=$authorities

@@ -19,8 +19,8 @@ source "$here/lib.sh"
 source "$here/build_tool.sh"
 # shellcheck source=delivery/registry_login.sh
 source "$here/registry_login.sh"
-# shellcheck source=delivery/organization.sh
-source "$here/organization.sh"
+# shellcheck source=delivery/organization/network.sh
+source "$here/organization/network.sh"
 trust_organization "$here"
 require MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI AWS_REGION
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Builds container/Dockerfile, or a stage of it, with the arguments of image.json, which the deploy puts into the repository's
-# root. Sourced by what pushes the result to ECR, after lib.sh, registry_login.sh, and organization.sh.
+# root. Sourced by what pushes the result to ECR, after lib.sh, registry_login.sh, and organization/network.sh.
 
 # builder_has_cache: whether the builder can export a cache and compress layers by zstd: Docker with its containerd image store.
 # https://docs.docker.com/build/cache/backends/ (read 2026-11-23)

@@ -7,8 +7,8 @@
 #   AWS_REGION         region of the repository
 #   NETWORK_ACCESS     private (default) | closed: who makes the base, the stage before this one or supply.sh
 #   MIRROR_REGISTRY, MIRROR_PREFIX, BASE_TAG   as for base.sh
-#   REPLICATE_TO       registries that the image is copied to, with spaces between; may be empty: see replicate.sh
-#   SIGNING_PROFILE    signing profile of the repository, or none; may be empty: see signing.sh
+#   REPLICATE_TO       registries that the image is copied to, with spaces between; may be empty: see organization/replicate.sh
+#   SIGNING_PROFILE    signing profile of the repository, or none; may be empty: see organization/signing.sh
 #   BILLS_URI          s3://bucket/prefix that keeps what each image was made of, by the image's digest
 #   IMAGE_AGAIN        no (default) | a word that is added to the tag, for a second image of the same content
 # Reports the image's digest.
@@ -21,13 +21,13 @@ source "$here/lib.sh"
 source "$here/build_tool.sh"
 # shellcheck source=delivery/registry_login.sh
 source "$here/registry_login.sh"
-# shellcheck source=delivery/organization.sh
-source "$here/organization.sh"
+# shellcheck source=delivery/organization/network.sh
+source "$here/organization/network.sh"
 trust_organization "$here"
-# shellcheck source=delivery/replicate.sh
-source "$here/replicate.sh"
-# shellcheck source=delivery/signing.sh
-source "$here/signing.sh"
+# shellcheck source=delivery/organization/replicate.sh
+source "$here/organization/replicate.sh"
+# shellcheck source=delivery/organization/signing.sh
+source "$here/organization/signing.sh"
 closed || true # ends with an unknown word
 require IMAGE_REPOSITORY IMAGE_TAG AWS_REGION MIRROR_REGISTRY MIRROR_PREFIX BASE_TAG BILLS_URI
 

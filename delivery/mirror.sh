@@ -19,8 +19,8 @@ source "$here/lib.sh"
 source "$here/helm_tool.sh"
 # shellcheck source=delivery/registry_login.sh
 source "$here/registry_login.sh"
-# shellcheck source=delivery/organization.sh
-source "$here/organization.sh"
+# shellcheck source=delivery/organization/network.sh
+source "$here/organization/network.sh"
 # shellcheck source=delivery/recorded.sh
 source "$here/recorded.sh"
 # shellcheck source=delivery/signatures.sh

@@ -10,8 +10,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
-# shellcheck source=delivery/organization.sh
-source "$here/organization.sh"
+# shellcheck source=delivery/organization/network.sh
+source "$here/organization/network.sh"
 trust_organization "$here"
 folder=${1:?which folder}
 shift

@@ -12,8 +12,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=delivery/lib.sh
 source "$here/lib.sh"
-# shellcheck source=delivery/organization.sh
-source "$here/organization.sh"
+# shellcheck source=delivery/organization/network.sh
+source "$here/organization/network.sh"
 require LIFECYCLE_S3_URI
 [[ "$LIFECYCLE_S3_URI" =~ ^s3://[^/]+/.+ ]] ||
   fail "LIFECYCLE_S3_URI is '$LIFECYCLE_S3_URI': it must name a prefix, because everything else below it is deleted"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_signer
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from delivery.content_hash import NONE
 from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
+from stacks.constructs.delivery.organization import OrganizationInputs, organization_inputs
 from stacks.constructs.delivery.pipeline import Delivery
 from stacks.constructs.delivery.registry import (
     additions_permissions,
     base_permissions,
     registry_permissions,
-    replicas,
-    replicate_permissions,
     repository,
-    signing_permissions,
 )
 from stacks.foundation import Foundation
 from trainway.spec.deployment.creation import IMAGE, IMAGE_ADDITIONS, IMAGE_ON_BASE, TRANSFORMER_ENGINE
@@ -27,9 +23,6 @@ from trainway.spec.handoff import BuiltImage
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_parameter_name, image_stack_name
 from trainway.spec.image.image_build import packages_date
 from trainway.spec.loader import load_versions
-
-# https://docs.aws.amazon.com/signer/latest/developerguide/image-signing-steps.html (read 2026-11-23)
-SIGNING_PLATFORM = "Notation-OCI-SHA384-ECDSA"
 
 
 class ImageStack(cdk.Stack):
@@ -53,8 +46,8 @@ class ImageStack(cdk.Stack):
             # Nothing is built, and launchers find the image where they find one that was.
             self._say_which(BuiltImage(uri=platform.image.uri, pinned=platform.image.uri))
             return
-        signer = self._signer()
-        build, closed = self._build(training, signer), platform.network.is_closed
+        organization = organization_inputs(self, platform, self._settings.repository, training.repository_arn)
+        build, closed = self._build(training, organization), platform.network.is_closed
         added = self._additions()
         before = [] if closed else [[self._base()], *([[added]] if added else [])]
         delivery = Delivery(
@@ -68,21 +61,10 @@ class ImageStack(cdk.Stack):
             variables={"IMAGE_AGAIN": "no"},
             of=self._of,
         )
-        self._say_what_was_built(training, signer, delivery.stage_done[build.name])
+        self._say_what_was_built(training, organization.signer, delivery.stage_done[build.name])
 
-    def _signer(self) -> str | None:
-        """Return the ARN of the profile that ECR signs the image with, or None if it is not to be signed.
-
-        CloudFormation chooses its name. A profile that is deleted is canceled: it is still listed, and its signatures
-        stay valid. https://docs.aws.amazon.com/signer/latest/api/API_CancelSigningProfile.html (read 2026-11-23)
-        """
-        if not self._platform.image.sign:
-            return None
-        return str(aws_signer.CfnSigningProfile(self, "SigningProfile", platform_id=SIGNING_PLATFORM).attr_arn)
-
-    def _build(self, training: ecr.Repository, signer: str | None) -> BuildStage:
+    def _build(self, training: ecr.Repository, organization: OrganizationInputs) -> BuildStage:
         platform, settings = self._platform, self._settings
-        signing = {} if platform.image.sign is None else {"SIGNING_PROFILE": signer or NONE}
         return BuildStage(
             self,
             "Build",
@@ -94,15 +76,13 @@ class ImageStack(cdk.Stack):
                     "IMAGE_REPOSITORY": training.repository_uri,
                     "IMAGE_TAG": settings.tag,
                     **settings.image,
-                    **self._copies(),
-                    **signing,
+                    **organization.environment,
                 }
             ),
             permissions=[
-                *replicate_permissions(platform, settings.repository),
                 *registry_permissions([training.repository_arn], push=True),
                 *registry_permissions([self._foundation.registry.base], push=False),
-                *(signing_permissions(training.repository_arn, signer) if signing else []),
+                *organization.permissions,
                 settings.keep_bills,
             ],
             times=stage_times(IMAGE_ON_BASE),
@@ -112,11 +92,6 @@ class ImageStack(cdk.Stack):
     def _machine(self, compute_type: str) -> BuildMachine:
         """Return a machine of the CodeBuild compute type that can build images."""
         return BuildMachine(compute_type, docker=True, network=self._foundation.network.build_network())
-
-    def _copies(self) -> dict[str, str]:
-        there = replicas(self._platform)
-        hosts = [f"{account}.dkr.ecr.{region}.{self.url_suffix}" for account, region in there]
-        return {"REPLICATE_TO": " ".join(hosts)} if hosts else {}
 
     def _base(self) -> BuildStage:
         settings = self._settings

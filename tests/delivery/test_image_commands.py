@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,42 +15,16 @@ import yaml
 from delivery.provenance import PREDICATE, statement
 from emulator import Emulator, running
 from tests.delivery.faults import PROVISIONING
-from tests.delivery.test_failed_pipelines import ACTION, deployable
+from tests.delivery.image_stack import BUILT, PLATFORM, REGISTRY, REPOSITORY, deployed_image, lose, parameter
+from tests.delivery.test_failed_pipelines import ACTION
 from tests.emulator.conftest import Stack
 from tests.launch.conftest import make_hand_off
-from tests.synthesis import ROOT, Template, templates_of
 from trainway.commands import images as command
-from trainway.delivery.promotion import image_in_use
 from trainway.launch.platform.hand_off import read_image
 from trainway.spec.errors import UsageError
-from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name
-from trainway.spec.image.image_build import variant_of
 from trainway.spec.loader import load_platform
-
-PLATFORM = ROOT / "examples/eks-p5.yaml"
-REPOSITORY = "atlas/training"
-REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
-# Stands for delivery/image.sh: pushes an image of another digest where the tag is not there, and reports the digest.
-PUSH = """
-import json, os, urllib.request, uuid
-import boto3
-ecr, name = boto3.client("ecr"), os.environ["IMAGE_REPOSITORY"].partition("/")[2]
-again = os.environ["IMAGE_AGAIN"]
-tag = os.environ["IMAGE_TAG"] + ("" if again == "no" else "-" + again)
-print("building", tag)
-tags = {t: i["imageDigest"] for i in ecr.describe_images(repositoryName=name)["imageDetails"] for t in i["imageTags"]}
-if tag not in tags:
-    layer = {"digest": "sha256:" + uuid.uuid4().hex * 2, "size": 1}
-    manifest = {"schemaVersion": 2, "mediaType": os.environ["MEDIA_TYPE"], "config": layer, "layers": [layer]}
-    put = ecr.put_image(repositoryName=name, imageManifest=json.dumps(manifest), imageTag=tag)
-    tags[tag] = put["image"]["imageId"]["imageDigest"]
-body = json.dumps({"Status": "SUCCESS", "Reason": "", "UniqueId": "image", "Data": tags[tag]}).encode()
-urllib.request.urlopen(urllib.request.Request(os.environ["WAIT_HANDLE_URL"], data=body, method="PUT"))
-"""
-MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
-BUILT = {"command": [sys.executable, "-c", PUSH], "environment": {"MEDIA_TYPE": MEDIA_TYPE}}
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +40,8 @@ def hand_off() -> HandOff:
 
 @pytest.fixture
 def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    """A deployed image stack whose repository has the image."""
-    for name, value in emulator.environment().items():
-        monkeypatch.setenv(name, value)
-    ecr = boto3.client("ecr")
-    ecr.create_repository(repositoryName=REPOSITORY)
-    emulator.set_builds({ACTION: [BUILT]})
-    template: Template = deployable(templates_of(PLATFORM)["image"])
-    made = Stack(emulator, boto3.client("cloudformation"))
-    assert made.deploy(template) == "CREATE_COMPLETE"
-    yield made
-    made.delete()
-    ecr.delete_repository(repositoryName=REPOSITORY, force=True)
-    for parameter in boto3.client("ssm").describe_parameters()["Parameters"]:
-        boto3.client("ssm").delete_parameter(Name=parameter["Name"])
-
-
-def parameter(name: str) -> dict[str, str]:
-    value: dict[str, str] = json.loads(boto3.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
-    return value
-
-
-def lose() -> str:
-    """Delete the image that the deploy built; return it by its digest."""
-    pinned = parameter(image_parameter_name("atlas"))["pinned"]
-    digest = pinned.rpartition("@")[2]
-    boto3.client("ecr").batch_delete_image(repositoryName=REPOSITORY, imageIds=[{"imageDigest": digest}])
-    return pinned
+    with deployed_image(emulator, monkeypatch) as made:
+        yield made
 
 
 @pytest.mark.exhaustive
@@ -167,108 +115,6 @@ def test_a_build_that_fails_ends_with_its_phase_and_the_log_is_that_of_the_last_
     assert "the last run of atlas-image: Failed\n  Step2/Image: PROVISIONING" in shown
     with pytest.raises(UsageError, match="its last build ended before its script ran"):
         command.log(PLATFORM)
-
-
-COPY = """#!{python}
-import json, os, sys
-import boto3
-words = sys.argv[1:]
-with open({calls!r}, "a") as calls:
-    calls.write(" ".join(words) + "\\n")
-if words[0] == "login":
-    sys.exit(0 if sys.stdin.read() else 1)
-target, source = words[-2:]
-ecr, (name, tag) = boto3.client("ecr"), target.split("/", 1)[1].split(":")
-other, digest = source.split("/", 1)[1].split("@")
-(image,) = ecr.batch_get_image(repositoryName=other, imageIds=[{{"imageDigest": digest}}])["images"]
-ecr.put_image(repositoryName=name, imageManifest=image["imageManifest"], imageTag=tag)
-"""
-
-
-@pytest.mark.usefixtures("stack")
-def test_an_image_of_another_platform_is_copied_by_its_digest_and_used(
-    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UsageError, match="it is not an image in ECR by its digest"):
-        command.promote(f"{REGISTRY}/dev/training:latest", PLATFORM)
-    ecr = boto3.client("ecr")
-    ecr.create_repository(repositoryName="dev/training")
-    layer = {"digest": f"sha256:{64 * 'b'}", "size": 1}
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": MEDIA_TYPE, "config": layer, "layers": [layer]})
-    put = ecr.put_image(repositoryName="dev/training", imageManifest=manifest, imageTag="one")
-    source = f"{REGISTRY}/dev/training@{put['image']['imageId']['imageDigest']}"
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match="this machine has no docker"):
-        command.promote(source, PLATFORM)
-    docker, calls = tmp_path / "docker", tmp_path / "calls"
-    docker.write_text(COPY.format(python=sys.executable, calls=str(calls)), encoding="utf-8")
-    docker.chmod(0o755)
-    command.promote(source, PLATFORM)
-    used = read_image(load_platform(PLATFORM), hand_off)
-    assert used == f"{REGISTRY}/{REPOSITORY}@{source.rpartition('@')[2]}"
-    assert "imagetools create --prefer-index=false" in calls.read_text(encoding="utf-8")
-    # A second time nothing is copied.
-    calls.unlink()
-    command.promote(source, PLATFORM)
-    assert not calls.exists()
-    # Back to what the deploy built, and again to the other one.
-    built = parameter(image_parameter_name("atlas"))["pinned"]
-    command.restore(PLATFORM)
-    assert read_image(load_platform(PLATFORM), hand_off) == built
-    command.promote(source, PLATFORM)
-    lose()
-    with pytest.raises(UsageError, match="why: it is gone"):
-        command.restore(PLATFORM)
-    assert read_image(load_platform(PLATFORM), hand_off) == used
-    ecr.delete_repository(repositoryName="dev/training", force=True)
-
-
-@pytest.mark.usefixtures("stack")
-def test_the_image_that_another_platform_uses_is_promoted_by_its_file(
-    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = PLATFORM.read_text(encoding="utf-8")
-    other = tmp_path / "dev.yaml"
-    other.write_text(text.replace("name: atlas", "name: dev", 1), encoding="utf-8")
-    with pytest.raises(UsageError, match="either an image or a platform to copy from is required, and not both"):
-        command.promote(None, PLATFORM)
-    with pytest.raises(UsageError, match="dev has no training image"):
-        command.promote(None, PLATFORM, other)
-    ecr, ssm = boto3.client("ecr"), boto3.client("ssm")
-    ecr.create_repository(repositoryName="dev/training")
-    layer = {"digest": f"sha256:{64 * 'c'}", "size": 1}
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": MEDIA_TYPE, "config": layer, "layers": [layer]})
-    put = ecr.put_image(repositoryName="dev/training", imageManifest=manifest, imageTag="one")
-    digest = put["image"]["imageId"]["imageDigest"]
-    uri = f"{REGISTRY}/dev/training"
-    built = {"uri": f"{uri}:one", "pinned": f"{uri}@{digest}"}
-    ssm.put_parameter(Name=image_parameter_name("dev"), Type="String", Value=json.dumps(built))
-    docker, calls = tmp_path / "docker", tmp_path / "calls"
-    docker.write_text(COPY.format(python=sys.executable, calls=str(calls)), encoding="utf-8")
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    command.promote(None, PLATFORM, other)
-    assert read_image(load_platform(PLATFORM), hand_off) == f"{REGISTRY}/{REPOSITORY}@{digest}"
-    command.status(PLATFORM)
-    assert f"(promoted from dev: {uri}@{digest})" in capsys.readouterr().out
-
-    with pytest.raises(UsageError, match="profile"):
-        command.promote(None, PLATFORM, other, "nobody")
-    ecr.batch_delete_image(repositoryName="dev/training", imageIds=[{"imageDigest": digest}])
-    with pytest.raises(UsageError, match=f"{digest} is gone"):
-        command.promote(None, PLATFORM, other)
-    ecr.delete_repository(repositoryName="dev/training", force=True)
-
-
-def test_an_image_for_other_accelerators_is_not_promoted() -> None:
-    catalogue = load_catalogue()
-    gpus = load_platform(PLATFORM)
-    group = gpus.node_groups[0].model_copy(update={"instance_type": "m7i.8xlarge"})
-    processors = gpus.model_copy(update={"name": "dev", "node_groups": (group,)})
-    assert variant_of(processors, catalogue) == "cpu"
-    with pytest.raises(UsageError, match="it is for cpu, and jobs of atlas need an image for cuda"):
-        image_in_use(lambda _: None, processors, gpus)
 
 
 def test_without_credentials_the_command_says_how_to_sign_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def stage(workshop: Any, corp: Organization, command: str, **variables: str) -> 
     places = (f"Dir::State::Lists={lists}", f"Dir::Etc::SourceList={work}/sources", f"Dir::Cache={work}")
     apt = " ".join(["apt-get", *(f"-o {option}" for option in (*options, *places, "Acquire::Retries=0"))])
     script = workshop.root / "delivery/scripts.sh"
-    begin = 'here=$(cd "$(dirname "$0")" && pwd); source "$here/lib.sh"; source "$here/organization.sh"'
+    begin = 'here=$(cd "$(dirname "$0")" && pwd); source "$here/lib.sh"; source "$here/organization/network.sh"'
     filled = command.format(url=corp.url, work=work, apt=apt)
     script.write_text(f'set -euo pipefail\n{begin}\ntrust_organization "$here"\n{filled}\n')
     done: subprocess.CompletedProcess[str] = workshop.run("stage.sh", "scripts", HOME=str(workshop.root), **variables)

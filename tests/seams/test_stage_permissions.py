@@ -168,7 +168,7 @@ def own_policies(platform: str, stage: Stage) -> tuple[str, list[Document]]:
 @cache
 def calls_of_the_stages() -> set[str]:
     """Return every `aws SERVICE OPERATION` that a script of delivery/ has, but in a comment."""
-    lines = [line for file in (ROOT / "delivery").glob("*.sh") for line in file.read_text().splitlines()]
+    lines = [line for file in (ROOT / "delivery").rglob("*.sh") for line in file.read_text().splitlines()]
     found = [re.findall(r"\baws ([a-z0-9]+ [a-z0-9-]+)", line.partition("# ")[0]) for line in lines]
     return {call for calls in found for call in calls}
 

@@ -27,7 +27,10 @@ from trainway.spec.deployment.stage_times import StageTimes
 PHASES = {"install", "pre_build", "build", "post_build"}
 # https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-env-vars.html (read 2026-11-22)
 SET_BY_CODEBUILD = {"AWS_DEFAULT_REGION", "AWS_REGION"}
-SCRIPTS = {file.name: file.read_text(encoding="utf-8") for file in sorted((ROOT / "delivery").glob("*.sh"))}
+DELIVERY = ROOT / "delivery"
+SCRIPTS = {
+    file.relative_to(DELIVERY).as_posix(): file.read_text(encoding="utf-8") for file in sorted(DELIVERY.rglob("*.sh"))
+}
 Scripts = Mapping[str, str]
 
 
@@ -46,7 +49,7 @@ def _command_problems(text: str) -> Iterator[str]:
 
 def shell_problems(scripts: Scripts, directory: Path) -> list[str]:
     """Return shellcheck's findings in a copy of the scripts: in those that were changed, or in all of them."""
-    (directory / "delivery").mkdir()
+    (directory / "delivery/organization").mkdir(parents=True)
     for name, text in scripts.items():
         (directory / "delivery" / name).write_text(text, encoding="utf-8")
     shellcheck = str(Path(sys.executable).parent / "shellcheck")

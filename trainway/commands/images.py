@@ -250,8 +250,8 @@ def promote(
     With --from and --image, it is the image of that name of the other platform.
     """
     from trainway.delivery.images import PINNED, choose, copy_image
-    from trainway.delivery.promotion import image_in_use
     from trainway.diff.account import AwsAccount
+    from trainway.extensions.organization.promotion import image_in_use
     from trainway.spec.loader import load_platform
 
     if (image is None) == (source is None):

@@ -1,7 +1,7 @@
 """Find the signing rule that stays in ECR's registry after the signing profile of an image is deleted.
 
-The rule by which ECR signs is none of a stack's resources: delivery/signing.sh writes it, and removes it for
-`sign: false`. https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
+The rule by which ECR signs is none of a stack's resources. delivery/organization/signing.sh writes it, and removes it
+for `sign: false`. https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
 """
 
 from __future__ import annotations

@@ -116,46 +116,6 @@ def _login_permissions(some: Sequence[RegistryLogin | None]) -> list[Permission]
     return found
 
 
-def replicas(platform: Platform) -> list[tuple[str, str]]:
-    """Return the account and Region of each copy of the training image. This stack's own account is a reference."""
-    wanted = platform.image.replicate
-    if wanted is None:
-        return []
-    accounts, regions = wanted.accounts or (cdk.Aws.ACCOUNT_ID,), wanted.regions or (platform.region,)
-    there = ((account, region) for account in accounts for region in regions)
-    return [each for each in there if each != (cdk.Aws.ACCOUNT_ID, platform.region)]
-
-
-def replicate_permissions(platform: Platform, name: str) -> list[Permission]:
-    """Return the permissions to copy the image `name` to the replicas of the platform file."""
-    found = []
-    for account, region in replicas(platform):
-        arn = f"arn:{cdk.Aws.PARTITION}:ecr:{region}:{account}:repository/{name}"
-        create = ("ecr:CreateRepository",) if account == cdk.Aws.ACCOUNT_ID else ()
-        found.append(Permission(PULL + PUSH + create, (arn,)))
-    return found
-
-
-def signing_permissions(repository: str, profile: str | None) -> list[Permission]:
-    """Return the permissions to let ECR sign pushed images of a repository, or, without a profile, to stop that.
-
-    https://docs.aws.amazon.com/AmazonECR/latest/userguide/managed-signing.html (read 2026-11-23)
-    """
-    rules = Permission(
-        ("ecr:GetSigningConfiguration", "ecr:PutSigningConfiguration"),
-        ("*",),
-        because="The signing configuration of a registry has no resource type.",
-    )
-    if profile is None:
-        return [rules]
-    return [
-        rules,
-        # An image that cannot be signed is deleted, so that the next attempt pushes it.
-        Permission(("ecr:BatchDeleteImage", "ecr:DescribeImageSigningStatus"), (repository,)),
-        Permission(("signer:SignPayload",), (profile,)),
-    ]
-
-
 def _copy_permissions(images: Sequence[str]) -> list[Permission]:
     found = [ecr_repository_of(image) for image in images]
     arns = tuple(_arn(each) for each in found if each)

@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from emulator import Emulator, running
+from tests.delivery.image_stack import BUILT, REPOSITORY
 from tests.delivery.test_failed_pipelines import ACTION, deployable
-from tests.delivery.test_image_commands import BUILT, REPOSITORY
 from tests.emulator.conftest import Stack
 from tests.synthesis import ROOT, Template, templates_of
 
@@ -54,7 +54,6 @@ def rights(template: Template) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.exhaustive
 def test_copies_are_added_changed_and_removed(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
