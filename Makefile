@@ -78,10 +78,10 @@ synth: setup ## Write the templates of the platform file EXAMPLE to OUT
 	$(cdk) synth --quiet --context platform=$(EXAMPLE) --output $(OUT)
 
 golden: setup-dev ## Update the examples' golden templates, which are reviewed like code, and checksums
-	$(bin)/python -m tests.generated templates picture
+	$(bin)/python -m docs.generators templates picture
 
 generated: setup-dev ## Write all generated files: templates, pictures, reference pages, notices, and weights
-	$(bin)/python -m tests.generated
+	$(bin)/python -m docs.generators
 
 deploy: setup ## Check the AWS account of this shell, show what a deploy of PLATFORM changes, and deploy it
 	AT_ONCE=$(AT_ONCE) SKIP_CHECKS="$(SKIP_CHECKS)" ALLOW_REPLACE="$(ALLOW_REPLACE)" scripts/deploy $(STACKS) --context platform=$(PLATFORM) $(CDK_OPTIONS)

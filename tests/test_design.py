@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from docs.generators.rooms import BETWEEN, PAGE, TOPS, arrows_between_rooms, arrows_within, draw, on_a_cycle, overview
 from tests import picture
-from tests.rooms import BETWEEN, PAGE, TOPS, arrows_between_rooms, arrows_within, draw, on_a_cycle, overview
 
 MOST_BOXES = 20
 
@@ -13,7 +13,7 @@ MOST_BOXES = 20
 def test_the_picture_is_that_of_the_imports() -> None:
     found = BETWEEN.search(PAGE.read_text(encoding="utf-8"))
     assert found, "the page has lost its markers"
-    assert found[0] == draw(), "run `python -m tests.rooms`"
+    assert found[0] == draw(), "run `python -m docs.generators.rooms`"
 
 
 def test_no_picture_has_more_boxes_than_a_reader_can_follow() -> None:

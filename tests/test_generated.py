@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.generators.__main__ import WRITERS
 from tests.fresh_checkout import fresh_checkout
-from tests.generated import WRITERS
 from tests.synthesis import ROOT
 
 # These need the internet, or keep a released version.
@@ -40,7 +40,7 @@ def test_writing_all_generated_files_changes_none(tmp_path: Path) -> None:
     checkout = fresh_checkout(tmp_path / "checkout")
     before = contents(checkout)
     subprocess.run(
-        [sys.executable, "-m", "tests.generated"],
+        [sys.executable, "-m", "docs.generators"],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout)},
         check=True,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import notices
+from docs.generators import notices
 from tests.synthesis import ROOT
 from tests.wheel_environment import build_wheel
 
 
 def test_the_page_is_what_the_installed_distributions_say() -> None:
     written = notices.PAGE.read_text(encoding="utf-8")
-    assert written == notices.page(), "rewrite it with `python -m tests.notices`"
+    assert written == notices.page(), "rewrite it with `python -m docs.generators.notices`"
 
 
 def test_what_a_requirement_requires_is_found_too() -> None:

@@ -32,7 +32,8 @@ def rooms(directory: Path, target: str, kind: str, planted: str = "") -> dict[st
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
         words += ["--platform", str(file)]
     program = (
-        f"import json\nfrom tests.rooms import rooms_of_launch\n{planted}\nprint(json.dumps(rooms_of_launch({words})))"
+        f"import json\nfrom docs.generators.rooms import rooms_of_launch\n{planted}\n"
+        f"print(json.dumps(rooms_of_launch({words})))"
     )
     nowhere = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | nowhere

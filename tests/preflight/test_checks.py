@@ -16,7 +16,8 @@ from typing import Any, cast, get_type_hints
 import pytest
 from typer.testing import CliRunner
 
-from tests import deployer_actions, preflight_page
+from docs.generators import preflight_page
+from tests import deployer_actions
 from tests.service_model import service_model
 from tests.synthesis import EXAMPLES, ROOT, templates_of
 from trainway.cli import app
@@ -61,7 +62,7 @@ def test_every_check_of_the_package_is_in_the_table(package: ModuleType, table: 
 
 def test_the_page_lists_every_check() -> None:
     assert preflight_page.PAGE.read_text(encoding="utf-8") == preflight_page.page(), (
-        "run `python -m tests.preflight_page`"
+        "run `python -m docs.generators.preflight_page`"
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.reference.orchestrators import orchestrators_of
-from tests.reference.pages import FOLDER, PAGES
+from docs.generators.reference.orchestrators import orchestrators_of
+from docs.generators.reference.pages import FOLDER, PAGES
 from trainway.commands.examples import EXAMPLES
 from trainway.explain.rules import Level, load_rules
 from trainway.launch.job_file.programs import job_schema
@@ -19,7 +19,7 @@ from trainway.spec.platform import Platform
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_code_says(name: str) -> None:
     written = (FOLDER / name).read_text(encoding="utf-8")
-    assert written == PAGES[name](), "rewrite it with `python -m tests.reference.pages`"
+    assert written == PAGES[name](), "rewrite it with `python -m docs.generators.reference.pages`"
 
 
 def test_there_is_no_other_page() -> None:

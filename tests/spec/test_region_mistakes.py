@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.generators.rules_page import PAGE, page
 from tests.command_line import Completed, run_trainway
 from tests.data_files import read_yaml
 from tests.known_day import ON_KNOWN_DAY
-from tests.rules_page import PAGE, page
 from tests.synthesis import ROOT
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.slurm_settings import slurm_settings
@@ -162,7 +162,7 @@ def test_every_rule_is_listed() -> None:
 
 
 def test_the_page_has_every_rule() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.rules_page`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.generators.rules_page`"
 
 
 def test_a_local_zone_is_the_first_zone_or_that_of_a_group(tmp_path: Path) -> None:

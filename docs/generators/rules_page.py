@@ -1,11 +1,11 @@
-"""`python -m tests.rules_page` rewrites the lists of docs/rules.md from the rules of a platform file."""
+"""`python -m docs.generators.rules_page` rewrites the lists of docs/rules.md from the rules of a platform file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from tests.synthesis import ROOT
+from docs.generators import ROOT
 from trainway.spec.rule import PUBLISHED_RULES, Rule, name_of, summary_of
 from trainway.spec.rules import RULES
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from tests.reference.keys import Part, parts_of
-from tests.synthesis import ROOT
+from docs.generators import ROOT
+from docs.generators.reference.keys import Part, parts_of
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
 from trainway.spec.rules import RULES

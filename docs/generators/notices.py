@@ -1,4 +1,4 @@
-"""`python -m tests.notices` rewrites the tables of THIRD_PARTY_NOTICES.md from the metadata of distributions."""
+"""`python -m docs.generators.notices` rewrites the tables of THIRD_PARTY_NOTICES.md from distributions' metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.synthesis import ROOT
+from docs.generators import ROOT
 
 PAGE = ROOT / "THIRD_PARTY_NOTICES.md"
 # The extras that users install. The other extras are for contributors.

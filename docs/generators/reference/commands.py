@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from tests.reference.keys import cell
+from docs.generators.reference.keys import cell
 from trainway.cli import app
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tests.reference.keys import cell
+from docs.generators.reference.keys import cell
 from trainway.explain.rules import RULES, FailureRule, Level
 from trainway.spec.facts.files import read_facts
 from trainway.spec.facts.metrics import load_emitters

@@ -1,6 +1,6 @@
-"""`python -m tests.rooms` redraws the pictures of docs/design.md: the folders, and which of them imports which.
+"""`python -m docs.generators.rooms` redraws the pictures of docs/design.md: the folders, and which imports which.
 
-`python -m tests.rooms launch JOB …` prints the modules that such a command line enters, as a debugger does.
+`python -m docs.generators.rooms launch JOB …` prints the modules that such a command line enters, as a debugger does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.synthesis import ROOT
+from docs.generators import ROOT
 
 PAGE = ROOT / "docs" / "design.md"
 BETWEEN = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- /rooms -->)", re.DOTALL)

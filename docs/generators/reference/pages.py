@@ -1,12 +1,12 @@
-"""`python -m tests.reference.pages` rewrites docs/reference from the models, commands, and facts of the code."""
+"""`python -m docs.generators.reference.pages` rewrites docs/reference from the code's models, commands, and facts."""
 
 from __future__ import annotations
 
-from tests.reference.commands import command_text, commands
-from tests.reference.facts import failures, metrics
-from tests.reference.keys import parts_of, tables
-from tests.reference.orchestrators import orchestrators_of
-from tests.synthesis import ROOT
+from docs.generators import ROOT
+from docs.generators.reference.commands import command_text, commands
+from docs.generators.reference.facts import failures, metrics
+from docs.generators.reference.keys import parts_of, tables
+from docs.generators.reference.orchestrators import orchestrators_of
 from trainway.launch.job_file.programs import job_schema
 from trainway.launch.target.known import all_targets
 from trainway.spec.platform import Platform
@@ -14,7 +14,7 @@ from trainway.spec.sections.orchestrator import Orchestrator
 
 NEWLINE = "\n"
 FOLDER = ROOT / "docs" / "reference"
-_GENERATED = "<!-- Written by `python -m tests.reference.pages`. -->"
+_GENERATED = "<!-- Written by `python -m docs.generators.reference.pages`. -->"
 # Targets of this project. An installed package can add others, which do not belong on the page.
 _TARGETS = ("local", "slurm", "kubernetes", "sagemaker")
 

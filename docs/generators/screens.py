@@ -1,4 +1,4 @@
-"""`python -m tests.screens` draws docs/pictures, the screens of the README, from commands that it runs.
+"""`python -m docs.generators.screens` draws docs/pictures, the screens of the README, from commands that it runs.
 
 The picture of the report requires Chromium (`apt-get install chromium`), and trains a model for a minute.
 """
@@ -14,9 +14,9 @@ import tempfile
 from html import escape
 from pathlib import Path
 
+from docs.generators import ROOT
 from tests.known_day import ON_KNOWN_DAY
 
-ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 TRAINWAY = Path(sys.executable).with_name("trainway")
 # A platform file with a wrong zone, a misspelled instance type, and a capacity that FSx does not sell.

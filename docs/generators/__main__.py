@@ -1,7 +1,7 @@
 """Write all generated files of the repository, or some of them.
 
     make generated
-    python -m tests.generated reference line-scores
+    python -m docs.generators reference line-scores
 
 Files that need the internet are not among them: `python -m delivery.refresh_lock`, `python -m tests.seams.charts`, and
 `make lock` write those.
@@ -16,12 +16,12 @@ import sys
 # What each module writes is in the table of CONTRIBUTING.md. The weights of lines come before the pages that name them.
 WRITERS = {
     "line-scores": "tests.explain.fit_line_scores",
-    "reference": "tests.reference.pages",
-    "rules": "tests.rules_page",
-    "preflight": "tests.preflight_page",
+    "reference": "docs.generators.reference.pages",
+    "rules": "docs.generators.rules_page",
+    "preflight": "docs.generators.preflight_page",
     "seams": "tests.seams.page",
-    "folders": "tests.rooms",
-    "notices": "tests.notices",
+    "folders": "docs.generators.rooms",
+    "notices": "docs.generators.notices",
     "templates": "tests.golden",
     "picture": "tests.picture",
 }

@@ -1,11 +1,11 @@
-"""`python -m tests.preflight_page` rewrites the lists of docs/preflight.md from the checks."""
+"""`python -m docs.generators.preflight_page` rewrites the lists of docs/preflight.md from the checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-from tests.synthesis import ROOT
+from docs.generators import ROOT
 from trainway.doctor.checks import DEPLOYED_CHECKS
 from trainway.doctor.tools import TOOLS, tools
 from trainway.preflight.checks import CHECKS
