@@ -36,7 +36,7 @@ RANK = """\
 import os, signal, sys, time
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-print("begins", os.environ["RANK"], os.environ["TRAINWAY_NODE_RANK"], os.environ["GREETING"], flush=True)
+print("begins", os.environ["SLURM_PROCID"], os.environ["TRAINWAY_NODE_RANK"], os.environ["GREETING"], flush=True)
 until = time.monotonic() + 3600
 while not stopped and time.monotonic() < until:
     time.sleep(0.05)
@@ -102,7 +102,11 @@ def test_hyperpods_agent_starts_the_ranks_below_the_starter(tmp_path: Path) -> N
     command = without_copies(container_of(pods_of(job)[0])["command"])
     assert command[:2] == ["python3", "/etc/trainway/start_program.py"]
     agent = command[command.index("--") + 1 :]
-    assert agent == ["hyperpodrun", "--shutdown-signal=SIGTERM", "--shutdown-timeout=55", "train.py"]
+    options = ["--shutdown-signal=SIGTERM", "--shutdown-timeout=55"]
+    assert agent == ["hyperpodrun", *options, "train.py"]
+    request = requested(tmp_path, "governance", stop={"grace": 60}, command=["python", "train.py"], ranks="per-gpu")
+    command = container_of(pods_of(rendered(request, "HyperPodPyTorchJob")[1])[0])["command"]
+    assert command[-6:] == ["hyperpodrun", *options, "--no-python", "python", "train.py"] and "--per-gpu" in command
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,7 @@ def test_hyperpods_agent_starts_the_ranks_below_the_starter(tmp_path: Path) -> N
     [
         ({"command": ["torchrun", "train.py"]}, 1),
         ({"command": ["/opt/nccl-tests/bin/all_reduce_perf", "-b", "8"]}, 8),
+        ({"command": ["python", "train.py"], "ranks": "per-gpu"}, 8),
         ({"command": ["mpirun", "-np", "4", "./a.out"]}, None),
         ({"command": None, "script": "mpirun ./prepare && mpirun ./train"}, None),
     ],
@@ -128,7 +133,12 @@ def test_mpirun_starts_torchrun_once_on_a_node_and_others_once_for_each_gpu(
     else:
         assert started[0] == MPIRUN and started[started.index("-np") + 1] == str(2 * ranks)
         assert started[started.index("--map-by") + 1] == f"ppr:{ranks}:node"
-        assert started[started.index("--rank") + 1 :] == ["--stop-signal=SIGTERM", "--", *request.program.command]
+        # mpirun takes the place of torchrun, which would only start the program once for each GPU.
+        is_per_gpu = "ranks" in changes
+        words = request.program.command[2:] if is_per_gpu else request.program.command
+        given = ["--stop-signal=SIGTERM", *(["--per-gpu"] if is_per_gpu else [])]
+        assert started[started.index("--rank") + 1 :] == [*given, "--", *words]
+        assert "--per-gpu" not in options
         assert "--stop-signal=SIGUSR1" in options
     assert worker["command"][-1] == CODE, "mpirun starts ranks in a directory that the worker has, too"
     assert job["spec"]["slotsPerWorker"] == 8 and "start_program.py" in files
@@ -233,10 +243,11 @@ def test_the_head_is_the_first_node_of_a_ray_job() -> None:
     [
         ({}, {"min_nodes": 1}, "the number of nodes of a Ray cluster is fixed"),
         ({"life_cycle": {"keep_hours": 1}}, {}, "KubeRay has no time to live"),
+        ({"run": {"command": ["python", "train.py"], "ranks": "per-gpu"}}, {}, "a RayJob starts one driver"),
     ],
 )
 def test_what_kuberay_cannot_do_is_refused(changes: dict[str, Any], options: dict[str, Any], why: str) -> None:
-    request = request_for("kueue", run={"command": ["python", "train.py"]}, **changes)
+    request = request_for("kueue", **{"run": {"command": ["python", "train.py"]}, **changes})
     with pytest.raises(UsageError, match=why):
         render_documents(request, CATALOGUE, KubernetesOptions(kind="RayJob", **options))
     with pytest.raises(UsageError, match="training\\.elastic starts"):
@@ -272,7 +283,8 @@ def launcher(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The launcher's container of a rendered MPIJob with two nodes of two ranks, as processes of this machine."""
     (tmp_path / "rank.py").write_text(RANK)
     command = [sys.executable, str(tmp_path / "rank.py")]
-    request = requested(tmp_path, command=command, environment={"GREETING": "good day"}, code=None)
+    given: dict[str, Any] = {"environment": {"GREETING": "good day"}, "ranks": "per-gpu"}
+    request = requested(tmp_path, command=command, code=None, **given)
     request = dataclasses.replace(request, code=None, allocation=dataclasses.replace(request.allocation, ranks=2))
     files, job = rendered(request, "MPIJob")
     container = container_of(pods_of(job)[0])

@@ -41,15 +41,17 @@ def cluster() -> Iterator[Machines]:
         yield running
 
 
-def launch(cluster: Machines, hand_off: HandOff, directory: Path, run: str, lock: str = "", **changes: Any) -> Handle:
-    """Submit the program on two nodes. Its code is on the shared file system."""
+def launch(
+    cluster: Machines, hand_off: HandOff, directory: Path, run: str, lock: str = "", on_node: int = 1, **changes: Any
+) -> Handle:
+    """Submit the program on two nodes with some ranks on each. Its code is on the shared file system."""
     program = load_program(write_foreign_job(directory, nodes=2, outputs="fsx:/outputs", **changes))
     program = dataclasses.replace(program, lock=LockedPackages(lock) if lock else None)
     there = on_slurm(hand_off, mount=str(cluster.shared))
     code = cluster.shared / "code"
     shutil.copytree(directory / "code", code, dirs_exist_ok=True)
-    request = Request(program, run, there, IMAGE, allocate(program, there, CATALOGUE), str(code))
-    return submit(request, CATALOGUE, ENVIRONMENT)
+    allocation = dataclasses.replace(allocate(program, there, CATALOGUE), ranks=on_node)
+    return submit(Request(program, run, there, IMAGE, allocation, str(code)), CATALOGUE, ENVIRONMENT)
 
 
 def ends(handle: Handle) -> Phase:
@@ -106,6 +108,36 @@ def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
     assert {each.name for each in run.glob("logs/start-*")} == {"start-0", "start-1"}
     second = list(logs(again, follow=False, wanted=WantedLines(attempt=2)))
     assert not [line for line in second if "begin after step 0" in line] and second
+
+
+def test_a_task_for_each_gpu_has_the_numbers_of_slurm_on_every_node(
+    cluster: Machines, hand_off: HandOff, tmp_path: Path
+) -> None:
+    names = [
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_NTASKS",
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "SLURM_JOB_ID",
+    ]
+    task = "import json, os, pathlib, socket\n"
+    task += "at = pathlib.Path(os.environ['TRAINWAY_OUTPUT']) / f'{os.environ[\"SLURM_PROCID\"]}.json'\n"
+    task += f"told = {{name: os.environ[name] for name in {names}}} | {{'host': os.environ['SLURMD_NODENAME']}}\n"
+    task += "at.write_text(json.dumps(told))\n"
+    changes: dict[str, Any] = {"program": task, "command": ["python3", "train.py"], "ranks": "per-gpu", "metrics": None}
+    handle = launch(cluster, hand_off, tmp_path, "tasks", on_node=2, **changes)
+    assert ends(handle) is Phase.SUCCEEDED, log(handle)
+    found = [json.loads((cluster.shared / f"outputs/tasks/{rank}.json").read_text()) for rank in range(4)]
+    for rank, told in enumerate(found):
+        assert {told["RANK"], told["SLURM_PROCID"]} == {str(rank)} and told["SLURM_JOB_ID"]
+        assert {told["WORLD_SIZE"], told["SLURM_NTASKS"]} == {"4"}
+        assert {told["LOCAL_RANK"], told["SLURM_LOCALID"]} == {str(rank % 2)}
+        assert told["SLURM_NODEID"] == str(rank // 2)
+        # Programs take the first host of the list of Slurm for that of rank 0.
+        assert told["host"] == ("n1", "n2")[rank // 2]
 
 
 def test_a_program_that_does_not_listen_is_killed_on_both_nodes(

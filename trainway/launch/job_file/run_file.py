@@ -131,6 +131,11 @@ class RunSection(Section):
     script: str | None = Field(
         None, min_length=1, description="Script for bash that every node runs. Write either this or `command`."
     )
+    ranks: Literal["per-node", "per-gpu"] = Field(
+        "per-node",
+        description="Whether each node runs the program once, or once for each GPU. Each of the latter has the "
+        "variables of a rank of torchrun and of a task of srun, such as RANK and SLURM_PROCID.",
+    )
     code: str | None = Field(
         None,
         min_length=1,

@@ -9,6 +9,7 @@ from trainway.launch.job_file.run_file import METRIC_PRESETS, RunFile, RunSectio
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND
 from trainway.launch.platform.locations import scheme_of
 from trainway.launch.program.program import Program, RequestedPackages, Stop
+from trainway.launch.program.rank_launchers import ONCE_PER_GPU
 
 
 def run_program(file: RunFile, text: str, directory: Path) -> Program:
@@ -18,7 +19,10 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
     """
     run = file.run
     patterns, files = _metrics(run.metrics)
-    command = run.command or (run.script or "",)
+    command, is_script = run.command or (run.script or "",), bool(run.script)
+    is_per_gpu = run.ranks == "per-gpu"
+    if is_per_gpu:
+        command, is_script = (*ONCE_PER_GPU, *(("bash", "-c", run.script) if run.script else command)), False
     outputs = None if _is_directory_of_runs(run.outputs, file.team) else run.outputs
     secrets = {**file.trackers.secrets, **run.secrets}
     located = {f"TRAINWAY_INPUT_{name.upper()}": location for name, location in run.inputs.items()}
@@ -29,7 +33,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
         nodes=file.nodes,
         team=file.team,
         command=command,
-        is_script=bool(run.script),
+        is_script=is_script,
         started_by=(
             f"--stop-signal={run.stop.signal}",
             f"--grace={run.stop.grace}",
@@ -38,7 +42,8 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
             *(() if files is None else (f"--metric-files={files}",)),
             *(f"--secret={name}={secret}" for name, secret in secrets.items()),
             *(("--always-retry",) if "restarts" in file.life_cycle.model_fields_set else ()),
-            *(("--script",) if run.script else ()),
+            *(("--script",) if is_script else ()),
+            *(("--per-gpu",) if is_per_gpu else ()),
         ),
         environment={
             **{name: value for name, value in run.environment.items() if not scheme_of(value)},

@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 from trainway.launch.kubernetes.process import DIRECTORY, KILL_RANKS_AFTER
 from trainway.launch.program.program import INSTALLER, LOCK, STARTER, SYNCED_CODE, Program
-from trainway.launch.program.rank_launchers import launches_ranks
+from trainway.launch.program.rank_launchers import ONCE_PER_GPU, launches_ranks
 from trainway.launch.program.request import Request
 from trainway.manifests.pod import USER
 from trainway.spec.errors import usage_error
@@ -66,13 +66,15 @@ def under_mpirun(request: Request) -> Request:
     SIGUSR1 to mpirun, and each rank's starter gives its program the signal that the job file names.
     """
     program, ranks = request.program, processes_per_node(request)
+    is_per_gpu = _is_per_gpu(program)
     if ranks is None:
         _check_own_mpirun(program)
         return request
     starter = ("python3", str(DIRECTORY / STARTER.name))
     packages = (f"--packages={DIRECTORY / LOCK}",) if INSTALLER.name in program.files else ()
-    given = (*packages, *(word for word in program.started_by or () if word.startswith("--secret=")))
-    rank = (*starter, "--rank", f"--stop-signal={program.stop.signal}", *given, "--", *program.command)
+    given = (*packages, *(word for word in program.started_by or () if word.startswith(("--secret=", "--per-gpu"))))
+    words = program.command[len(ONCE_PER_GPU) :] if is_per_gpu else program.command
+    rank = (*starter, "--rank", f"--stop-signal={program.stop.signal}", *given, "--", *words)
     mpirun = (
         MPIRUN,
         "-np",
@@ -82,7 +84,8 @@ def under_mpirun(request: Request) -> Request:
         "--bind-to",
         "none",
     )
-    started_by = (*(program.started_by or (f"--grace={KILL_RANKS_AFTER}",)), "--stop-signal=SIGUSR1")
+    of_first = (word for word in program.started_by or (f"--grace={KILL_RANKS_AFTER}",) if word != "--per-gpu")
+    started_by = (*of_first, "--stop-signal=SIGUSR1")
     return replace(request, program=replace(program, command=(*mpirun, *rank), started_by=started_by))
 
 
@@ -102,7 +105,12 @@ def processes_per_node(request: Request) -> int | None:
     program, name = request.program, PurePath(request.program.command[0]).name
     if program.is_script or name in ("mpirun", "mpiexec", "horovodrun"):
         return None
-    return 1 if launches_ranks(program.command) else request.allocation.ranks
+    return 1 if launches_ranks(program.command) and not _is_per_gpu(program) else request.allocation.ranks
+
+
+def _is_per_gpu(program: Program) -> bool:
+    """Return whether torchrun would only start the program once for each GPU, which mpirun does itself."""
+    return program.command[: len(ONCE_PER_GPU)] == ONCE_PER_GPU
 
 
 def mpirun_environment(variables: Iterable[str]) -> dict[str, str]:

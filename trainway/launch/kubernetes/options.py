@@ -9,7 +9,7 @@ from trainway.launch.kubernetes.process import KILL_RANKS_AFTER, STOP_SECONDS
 from trainway.launch.kubernetes.who_shares import Sharing
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.lost_nodes import LostNodeOptions, check_lost_nodes, check_program
-from trainway.launch.program.rank_launchers import launches_ranks
+from trainway.launch.program.rank_launchers import ONCE_PER_GPU, launches_ranks
 from trainway.launch.program.request import Request
 from trainway.launch.target.options import Flag
 from trainway.spec.errors import UsageError, usage_error
@@ -206,6 +206,9 @@ def _check_ray(request: Request) -> None:
     if request.program.life_cycle.keep_hours is not None:
         why = "KubeRay has no time to live for a RayJob, whose object stays until the run is launched again"
         raise _cannot(request, why, "leave `life_cycle.keep_hours` out of the job file, or name another --kind")
+    if request.program.command[: len(ONCE_PER_GPU)] == ONCE_PER_GPU:
+        why = "a RayJob starts one driver, which asks Ray for processes with GPUs"
+        raise _cannot(request, why, "leave `run.ranks` out of the job file, or name another --kind")
 
 
 def _check_continues(request: Request, options: KubernetesOptions) -> None:

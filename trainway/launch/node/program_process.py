@@ -41,7 +41,7 @@ def run_program(
     Return its exit status, the processes that were killed after the grace, and why it was ended because it hangs.
     """
     adopt_orphans()
-    if Path(asked.command[0]).name == "torchrun":
+    if Path(asked.command[0]).name == "torchrun" and not asked.per_gpu:
         # Libraries that find Slurm's variables start their ranks by them, and torchrun has started the ranks already.
         environment = {name: value for name, value in environment.items() if not name.startswith("SLURM_")}
     process = subprocess.Popen(

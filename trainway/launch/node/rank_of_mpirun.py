@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart, StoppedBefore
+from trainway.launch.node.once_per_gpu import task_variables
 from trainway.launch.node.process_tree import (
     SECONDS_BETWEEN_LOOKS,
     adopt_orphans,
@@ -33,6 +34,8 @@ def run_rank(asked: argparse.Namespace) -> int:
     adopt_orphans()
     try:
         environment = with_packages(asked.packages, rank_environment(os.environ), told)
+        if asked.per_gpu:
+            environment.update(task_variables(environment))
         environment |= read_secrets(asked.secret, environment, told)
         process = subprocess.Popen(asked.command, env=environment, preexec_fn=begin)
     except StoppedBefore:
@@ -75,5 +78,6 @@ def rank_environment(told: "Mapping[str, str]") -> "dict[str, str]":
         "MASTER_ADDR": told.get("TRAINWAY_HEAD", "localhost"),
         "MASTER_PORT": told.get("PET_RDZV_ENDPOINT", "").rpartition(":")[2] or "29500",
         **told,
+        "GROUP_RANK": str(int(rank) // int(on_node)),
         "TRAINWAY_NODE_RANK": str(int(rank) // int(on_node)),
     }

@@ -38,6 +38,7 @@ from trainway.launch.node.incomplete_checkpoints import set_incomplete_aside
 from trainway.launch.node.metrics_in_output import MetricsInOutput
 from trainway.launch.node.node_of_run import NodeOfRun
 from trainway.launch.node.node_rank import has_other_nodes
+from trainway.launch.node.once_per_gpu import command_of_ranks, rendezvous
 from trainway.launch.node.outputs_of_run import check_outputs, check_outputs_of_others, note_outputs
 from trainway.launch.node.process_tree import STOPS
 from trainway.launch.node.program_needs import code_directory, read_secrets, with_packages
@@ -115,6 +116,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
     parser.add_argument("--packages", metavar="FILE", help="lock of Python packages that come before those of Python")
     parser.add_argument("--script", action="store_true", help="the command is a script for bash")
+    parser.add_argument("--per-gpu", action="store_true", help="the command is torchrun's, of any program")
     parser.add_argument("--rank", action="store_true", help="this process is one of the ranks that mpirun starts")
     parser.add_argument("command", nargs="+", help="the program, after --")
     return parser.parse_args()
@@ -131,12 +133,17 @@ def _prepare(asked: argparse.Namespace, node: NodeOfRun, stop: StopRequest) -> "
     check = check_outputs if node.rank == 0 else check_outputs_of_others
     check(node.run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
     environment = with_packages(asked.packages, node.environment(asked.grace), stop)
+    if asked.per_gpu and Path(asked.command[0]).name == "torchrun":
+        environment.update(rendezvous(environment, node.rank))
     node.state.environment = environment
     check_inputs(environment)
     directory = code_directory(asked.code, node.run, environment, stop)
     if node.rank == 0:
         set_incomplete_aside(environment["TRAINWAY_OUTPUT"])
     check_command(asked.command, directory, environment)
+    if asked.per_gpu:
+        check_command(asked.command[asked.command.index("--no-python") + 1 :], directory, environment)
+        asked.command = command_of_ranks(asked.command)
     if "--rank" in asked.command:
         of_rank = asked.command[asked.command.index("--rank") :]
         check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from trainway.launch.platform.locations import SCHEMES
@@ -16,6 +17,7 @@ from trainway.launch.program.launcher_words import (
     script_of,
 )
 from trainway.launch.program.program import Program
+from trainway.launch.program.rank_launchers import ONCE_PER_GPU
 
 _LARGEST_SCRIPT = 2**20
 _THIS_NODE = re.compile(r"(localhost|127\.0\.0\.1|0\.0\.0\.0|::1|\[::1\])(:\d*)?")
@@ -69,28 +71,34 @@ def conflicts_of(program: Program, directory: Path | None, ranks: int | None = N
     """
     if program.started_by is None:
         return []
+    is_per_gpu = program.command[: len(ONCE_PER_GPU)] == ONCE_PER_GPU
+    if is_per_gpu:
+        program = _of_a_rank(program)
     found = [
         Conflict(("run", "environment", name), f"{name} {why}", _allow(name))
         for name, why in _taken_away(program.environment, program.allowed_variables, ranks).items()
     ]
     commands = _commands(program)
-    found += _same_on_all_nodes(program, commands)
+    if not is_per_gpu:
+        found += _same_on_all_nodes(program, commands)
     if (program.outputs or "").rstrip("/").removesuffix(f"/{program.team}") == "s3:/runs":
         why = f"{program.outputs} has the files of the launcher, which the program could delete"
         found.append(Conflict(("run", "outputs"), why, "leave `outputs` out, or name another prefix: s3:/checkpoints"))
+    key = ("run", "script" if program.is_script else "command")
+    of_launchers = _in_ranks if is_per_gpu else partial(_all, nodes=program.nodes, ranks=ranks)
     if program.is_script:
         script = read_script(program.command[0], program.environment)
-        return [*found, *_in_script(("run", "script"), script, program, ranks)]
-    key = ("run", "command")
+        return [*found, *_in_script(key, script, program, ranks), *of_launchers(key, script.commands)]
     found += _words(program.command)
     file = script_of(program.command)
     if file is not None and directory is not None and (text := _text(directory / file)) is not None:
         words = program.command[program.command.index(file) + 1 :]
         numbered = {str(number): word for number, word in enumerate(words, 1)}
         script = read_script(text, {**program.environment, **numbered})
-        return [*found, *(replace(each, why=f"{file}: {each.why}") for each in _in_script(key, script, program, ranks))]
-    found += _all(key, commands, program.nodes, ranks)
-    if [each.launcher for each in commands] == ["python"]:
+        of_script = [*_in_script(key, script, program, ranks), *of_launchers(key, script.commands)]
+        return [*found, *(replace(each, why=f"{file}: {each.why}") for each in of_script)]
+    found += of_launchers(key, commands)
+    if [each.launcher for each in commands] == ["python"] and not is_per_gpu:
         found += _python_alone(key, program.nodes, ranks)
     return found
 
@@ -100,7 +108,22 @@ def _in_script(key: tuple[str, ...], script: Script, program: Program, ranks: in
     replaced = {name: value for name, value in script.exported.items() if f"${name}" not in value.replace("{", "")}
     for name, why in _taken_away(replaced, program.allowed_variables, ranks).items():
         yield Conflict(key, f"{name} {why}", _allow(name))
-    yield from _all(key, script.commands, program.nodes, ranks)
+
+
+def _of_a_rank(program: Program) -> Program:
+    """Return the program that torchrun starts once for each GPU, with its script if it is one."""
+    words = program.command[len(ONCE_PER_GPU) :]
+    is_script = words[:2] == ("bash", "-c")
+    return replace(program, command=words[2:] if is_script else words, is_script=is_script)
+
+
+def _in_ranks(key: tuple[str, ...], commands: Sequence[LauncherCommand]) -> Iterator[Conflict]:
+    """Yield the launchers that each rank would start, and that start ranks themselves."""
+    for command in commands:
+        if command.launcher != "python":
+            why = f"each rank would start {command.launcher}, which starts ranks itself"
+            fix = f"leave `ranks: per-gpu` out, or {command.launcher}"
+            yield Conflict(key, why, fix, is_certain=not command.may_not_run)
 
 
 def starts_on_all_nodes(program: Program) -> str | None:
@@ -266,7 +289,7 @@ def _python_alone(key: tuple[str, ...], nodes: int, ranks: int | None) -> Iterat
         return
     one = f"one process starts on each of the {nodes} nodes" if nodes > 1 else "one process starts"
     idle = f", which has {ranks} accelerators" if ranks and ranks > 1 else ""
-    fix = "write `torchrun` for `python`, unless the program starts its ranks itself"
+    fix = "write `torchrun` for `python`, or add `ranks: per-gpu`, unless the program starts its ranks itself"
     yield Conflict(key, f"python: {one}{idle}", fix, is_certain=False)
 
 

@@ -14,6 +14,8 @@ from pathlib import PurePath
 
 ELASTIC = ("python3", "-m", "training.elastic")
 """The words that start the ranks of the training job on a node: see training/elastic.py."""
+ONCE_PER_GPU = ("torchrun", "--no-python")
+"""The words that start any program once for each GPU of a node."""
 RENDEZVOUS_PORT = 29500
 """torchrun's own default (torch/distributed/run.py)."""
 # A shorter time would remove nodes that are only busy, or that a network fault cuts off for a moment.
