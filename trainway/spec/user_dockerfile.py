@@ -5,20 +5,17 @@ https://docs.docker.com/reference/dockerfile/ (read 2026-11-23)
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from trainway.spec.docker_context import context_files
+from trainway.spec.dockerfile import stages_of
 
 BASE: Final = "TRAINWAY_BASE"
 BEGIN: Final = "begin it with `ARG TRAINWAY_BASE` and `FROM ${TRAINWAY_BASE}`"
 # Each deploy that changes a file uploads all of them.
 MOST_BYTES: Final = 256 * 2**20
 _FROM_BASE: Final = (f"${BASE}", f"${{{BASE}}}")
-_HEREDOC: Final = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 
 
 class UserDockerfileError(Exception):
@@ -27,13 +24,6 @@ class UserDockerfileError(Exception):
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
         self.reason, self.remedy = reason, remedy
-
-
-@dataclass(frozen=True)
-class _Stage:
-    line: int
-    image: str
-    name: str
 
 
 def require_dockerfile(directory: Path) -> None:
@@ -52,7 +42,7 @@ def require_dockerfile(directory: Path) -> None:
         raise UserDockerfileError(f"{directory} has no Dockerfile", f"write {file}, and {BEGIN}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserDockerfileError(f"{file} cannot be read: {error}", "it must be a readable UTF-8 text file") from None
-    _require_base(file, list(_instructions(text)))
+    _require_base(file, text)
     _require_context(directory)
 
 
@@ -72,15 +62,11 @@ def _require_context(directory: Path) -> None:
         raise UserDockerfileError(reason, f"name in {ignored} what the Dockerfile does not use")
 
 
-def _require_base(file: Path, instructions: list[tuple[int, str]]) -> None:
-    stages: list[_Stage] = []
-    declared = False
-    for line, text in instructions:
-        word, _, rest = text.partition(" ")
-        if word.upper() == "ARG" and not stages:
-            declared = declared or any(each.partition("=")[0] == BASE for each in rest.split())
-        elif word.upper() == "FROM":
-            stages.append(_stage(line, rest))
+def _require_base(file: Path, text: str) -> None:
+    before, stages = stages_of(text)
+    declared = any(
+        name.partition("=")[0] == BASE for each in before if each.word == "ARG" for name in each.text.split()
+    )
     if not stages:
         raise UserDockerfileError(f"{file} has no FROM", BEGIN)
     last = stages[-1]
@@ -95,33 +81,3 @@ def _require_base(file: Path, instructions: list[tuple[int, str]]) -> None:
             f"{file}:{last.line}: TRAINWAY_BASE has no value here, because no ARG declares it before the first FROM"
         )
         raise UserDockerfileError(reason, "write `ARG TRAINWAY_BASE` as the first instruction")
-
-
-def _stage(line: int, rest: str) -> _Stage:
-    words = [word for word in rest.split() if not word.startswith("--")]
-    name = words[2] if len(words) > 2 and words[1].upper() == "AS" else ""
-    return _Stage(line, words[0] if words else "", name.lower())
-
-
-def _instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each instruction in one line, with the number of its first line, without comments and here-documents."""
-    begin, parts, ends = 0, list[str](), list[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if ends:
-            if line.strip() == ends[0]:
-                ends.pop(0)
-            continue
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            continue
-        begin = begin if parts else number
-        parts.append(stripped.removesuffix("\\").strip())
-        if stripped.endswith("\\"):
-            continue
-        instruction = " ".join(parts)
-        parts = []
-        if re.match(r"(RUN|COPY|ADD)\b", instruction, re.IGNORECASE):
-            ends = [found[2] for found in _HEREDOC.finditer(instruction)]
-        yield begin, instruction
-    if parts:
-        yield begin, " ".join(parts)
