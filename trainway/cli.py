@@ -23,6 +23,7 @@ from trainway.commands import (
     emulating,
     evaluating,
     exporting,
+    image_doctoring,
     images,
     launching,
     listing,
@@ -98,6 +99,7 @@ for _heading, _commands in _COMMANDS.items():
         _own = LaunchCommand if _command is launching.launch else None
         app.command(cls=_own, rich_help_panel=_heading)(_command)
 app.command("app", rich_help_panel=DEPLOY)(exporting.app_command)
+images.app.command()(image_doctoring.doctor)
 app.add_typer(images.app, name="image", rich_help_panel=DEPLOY)
 app.add_typer(connecting.runs_app, name="runs", rich_help_panel=FOLLOW)
 app.add_typer(emulating.app, name="emulator", rich_help_panel=TRY)

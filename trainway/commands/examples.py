@@ -59,6 +59,7 @@ EXAMPLES = {
     "image restore": "trainway image restore",
     "image lock": "trainway image lock platform.yaml",
     "image additions": "trainway image additions platform.yaml",
+    "image doctor": "trainway image doctor Dockerfile",
 }
 
 

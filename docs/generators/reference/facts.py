@@ -1,4 +1,4 @@
-"""The failures that `trainway explain` knows, and the metrics of panels and alarms, as Markdown."""
+"""Failures that `trainway explain` knows, rules of `trainway image doctor`, and metrics, as Markdown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from docs.generators.reference.keys import cell
 from trainway.explain.rules import RULES, FailureRule, Level
+from trainway.image_doctor.rules import load_rules as image_doctor_rules
 from trainway.spec.facts.files import read_facts
 from trainway.spec.facts.metrics import load_emitters
 from trainway.spec.facts.xids import load_xids
@@ -36,6 +37,14 @@ def failures() -> str:
     known = (each for each in xids if each[2])
     parts.append("## Xid errors of NVIDIA's driver\n\n" + _table("Number", known))
     return "\n".join(parts)
+
+
+def image_rules() -> str:
+    """Return a table of the rules of `trainway image doctor`."""
+    lines = ["| Finding | Severity | Rule of AWS | Why | Fix |", "|---|---|---|---|---|"]
+    for code, rule in image_doctor_rules().items():
+        lines.append(f"| `{code}` | {rule.severity} | {rule.aws or ''} | {cell(rule.why)} | {cell(rule.fix)} |")
+    return "\n".join([*lines, ""])
 
 
 def _row(rule: FailureRule) -> tuple[str, str, str]:

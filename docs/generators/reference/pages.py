@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.generators import ROOT
 from docs.generators.reference.commands import command_text, commands
-from docs.generators.reference.facts import failures, metrics
+from docs.generators.reference.facts import failures, image_rules, metrics
 from docs.generators.reference.keys import parts_of, tables
 from docs.generators.reference.orchestrators import orchestrators_of
 from trainway.launch.job_file.programs import job_schema
@@ -113,6 +113,21 @@ from a log.
 {failures()}"""
 
 
+def image_rules_page() -> str:
+    """Return the page with the rules of `trainway image doctor`."""
+    return f"""\
+# Findings of `trainway image doctor`
+
+{_GENERATED}
+
+[Your image](../your-image.md#check-any-image) describes the command. A rule of AWS is one of
+[efa-nccl-doctor 1.0](https://github.com/awslabs/awsome-distributed-ai/pull/1235) (read 2026-11-28), which reads the
+text of a Dockerfile. It finds the same. Its advice for `NCCL003` is to remove HPC-X, which breaks PyTorch in NVIDIA's
+images of 2026.
+
+{image_rules()}"""
+
+
 def metrics_page() -> str:
     """Return the page with the metrics that dashboards and alarms read."""
     return f"""\
@@ -131,6 +146,7 @@ PAGES = {
     "job-file.md": job_page,
     "commands.md": commands_page,
     "failures.md": failures_page,
+    "image-doctor.md": image_rules_page,
     "metrics.md": metrics_page,
 }
 
