@@ -21,6 +21,7 @@ from tests.monitoring.efa_device import make_efa_device
 from tests.ports import own_loopback_network
 from tests.prometheus import program
 from tests.training.test_exporter import DESCRIPTION, STEP, STRAGGLER
+from trainway.manifests.chart_values import chart_values
 from trainway.manifests.efa_exporter import efa_exporter
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.platform import Platform
@@ -139,6 +140,14 @@ def exporter_of_efa(platform: Platform, directory: Path, address: str) -> list[s
     return [sys.executable, "-c", code, *arguments]
 
 
+def of_dcgm(platform: Platform) -> str:
+    """Return the answer of DCGM's exporter, with the fields that the values of its chart list."""
+    listed = chart_values(platform, load_catalogue())["dcgm-exporter"]["customMetrics"]
+    fields = {line.partition(",")[0] for line in listed.splitlines()}
+    lines = DCGM.splitlines(keepends=True)
+    return "".join(line for line in lines if fields & set(re.findall(r"DCGM_FI_\w+", line.partition("{")[0])))
+
+
 @contextlib.contextmanager
 def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
     """Run the exporters of the pods. The stand-in for Kueue requires the token."""
@@ -162,7 +171,7 @@ def cluster(platform: Platform, directory: Path, token: str) -> Iterator[None]:
         for command in commands:
             process = running.enter_context(subprocess.Popen(command, cwd=efa))
             running.callback(process.kill)
-        running.enter_context(served(lambda *_: DCGM, f"{NETWORK}.12", 9400))
+        running.enter_context(served(lambda *_: of_dcgm(platform), f"{NETWORK}.12", 9400))
         running.enter_context(served(lambda *_: STATE, f"{NETWORK}.14", 8080))
         running.enter_context(served(of_kueue, f"{NETWORK}.15", 8443, pem))
         run = Exporter(f"{NETWORK}.16", 9464, DESCRIPTION, 50, resumed_from=None)

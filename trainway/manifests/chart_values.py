@@ -8,6 +8,7 @@ from trainway.manifests.mig import mig_manager_config
 from trainway.manifests.run_ai_values import run_ai_values
 from trainway.manifests.taints import daemon_tolerations
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.facts.metrics import load_emitters
 from trainway.spec.kubernetes.charts import (
     CLUSTER_AUTOSCALER,
     DCGM_EXPORTER,
@@ -56,7 +57,11 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
         NVIDIA_PLUGIN: on_gpus,
         NVIDIA_DRA: {"kubeletPlugin": on_gpus},
         # The exporter names the pod of a GPU. With DRA, it asks the Kubernetes API for the claims of pods.
-        DCGM_EXPORTER: {**on_gpus, "kubernetesDRA": {"enabled": NVIDIA_DRA in chosen}},
+        DCGM_EXPORTER: {
+            **on_gpus,
+            "kubernetesDRA": {"enabled": NVIDIA_DRA in chosen},
+            "customMetrics": dcgm_fields(),
+        },
         CLUSTER_AUTOSCALER: {
             "autoDiscovery": {"clusterName": platform.cluster_name},
             "extraArgs": {"enable-provisioning-requests": requests},
@@ -76,6 +81,16 @@ def chart_values(platform: Platform, catalogue: Catalogue) -> dict[str, dict[str
         },
     }
     return {chart: values[chart] for chart in chosen if chart in values}
+
+
+def dcgm_fields() -> str:
+    """Return the fields that panels and alarms use, in the format of dcgm-exporter. They replace its default list.
+
+    The default list has no errors of ECC and NVLink, and no violations.
+    https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/deployment/values.yaml (customMetrics, read 2026-12-01)
+    """
+    used = load_emitters()["dcgm"].metrics
+    return "".join(f"{name}, {metric.kind}, In {metric.unit}.\n" for name, metric in used.items())
 
 
 def _with_accelerators_of(vendor: str, platform: Platform, catalogue: Catalogue) -> list[NodeGroup]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterator
 
 from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
 from trainway.monitoring.events import events_queue
+from trainway.monitoring.gpu_alarms import BUSY_PERCENT, GPU, IDLE_MINUTES, IDLE_PERCENT, gpu_alarms
 from trainway.spec.capacity.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.xids import load_xids
 from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -19,20 +18,6 @@ EXPORT_BEHIND_SECONDS = 3600
 # was received less than three times.
 UNTOLD_MINUTES = 15
 QUEUED = "ApproximateNumberOfMessagesVisible"
-# A GPU that runs kernels has a higher utilization, whatever it waits for: kernels of NCCL spin while they wait.
-BUSY_PERCENT = 50
-IDLE_PERCENT = 5
-IDLE_MINUTES = 30
-# Longer than a night's maintenance, and short enough to save most of a weekend.
-UNUSED_HOURS = 4
-
-# What NVIDIA's device plugin takes for errors of a program, on a GPU that is well.
-# https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go (read 2026-11-21)
-PROGRAM_XIDS = frozenset({13, 31, 43})
-
-GPU = "DCGM_FI_DEV_GPU_UTIL"
-XID = "DCGM_FI_DEV_XID_ERRORS"
-CLOCK = "DCGM_FI_DEV_SM_CLOCK"
 STEP, STEP_SECONDS, LOSS = "trainway_run_step", "trainway_run_step_seconds", "trainway_run_loss"
 STEPPED = "trainway_run_last_step_timestamp_seconds"
 # Exporters of one node have their own ports. The address in front of the port is the same.
@@ -86,8 +71,7 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
         "minutes.",
     )
     yield from _nodes()
-    yield from _gpu_errors()
-    yield from _gpu_utilization()
+    yield from gpu_alarms()
     yield from _fabric()
     yield from _queues()
     yield from _RUN_ALARMS
@@ -185,96 +169,6 @@ def _nodes() -> Iterator[Alarm]:
         10,
         "The exporter {{ $labels.collector }} of {{ $labels.instance }} cannot read its source.",
     )
-
-
-def _gpu_errors() -> Iterator[Alarm]:
-    xids: tuple[tuple[str, Literal["critical", "warning"], str, str], ...] = (
-        ("XidReplace", "critical", _xids("cause", "replace"), ": replace the node."),
-        ("XidReboot", "critical", _xids("cause", "reboot"), ": reboot the node."),
-        # The last Xid stays until the driver is loaded anew, and a program's mistake is over when it is reported.
-        (
-            "XidProgram",
-            "warning",
-            f"{_last_is(PROGRAM_XIDS)} and changes({XID}[15m]) > 0",
-            ", as a rule for what a program did.",
-        ),
-        ("XidMemory", "warning", _xids("symptom"), ": its memory wears out."),
-        ("XidUnknown", "warning", f"({XID} > 0) unless {_last_is(load_xids())}", ": look it up."),
-    )
-    for name, severity, series, meaning in xids:
-        yield Alarm(
-            name,
-            severity,
-            (Query(f"max by (Hostname, gpu, UUID) ({series}) > 0"),),
-            0,
-            f"GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} reported Xid {{{{ $value }}}}{meaning}",
-        )
-    yield Alarm(
-        "GpuRowsExhausted",
-        "critical",
-        (Threshold("DCGM_FI_DEV_ROW_REMAP_FAILURE", "Maximum", ">", 0, by=("Hostname", "gpu", "UUID")),),
-        0,
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} has no spare rows of memory left: replace the node.",
-    )
-
-
-def _gpu_utilization() -> Iterator[Alarm]:
-    idle = f"max_over_time({GPU}%s[{IDLE_MINUTES}m]) < {IDLE_PERCENT}"
-    allocated = 'label_replace(slurm_node_status{status="allocated"}, "Hostname", "$1", "node", "(.*)")'
-    yield Alarm(
-        "GpuIdle",
-        "warning",
-        (
-            Query(
-                f"count by (Hostname) ({idle % ''}) and on (Hostname) max by (Hostname) ({allocated}) > 0",
-            ),
-            Query(f"count by (Hostname, namespace, pod) ({idle % _POD}) > 0"),
-        ),
-        5,
-        f"{{{{ $value }}}} GPUs of {{{{ $labels.Hostname }}}} are allocated and idle for {IDLE_MINUTES} minutes.",
-    )
-    unused = f"max by (Hostname) (max_over_time({GPU}[{UNUSED_HOURS}h])) < {IDLE_PERCENT}"
-    # A node that has just joined has not been unused for hours.
-    there = f"max by (Hostname) ({GPU} offset {UNUSED_HOURS}h)"
-    yield Alarm(
-        "NodesUnused",
-        "warning",
-        (Query(f"count(({unused}) and on (Hostname) {there}) > 0"),),
-        5,
-        f"The GPUs of {{{{ $value }}}} nodes have done nothing for {UNUSED_HOURS} hours, and the nodes are paid for.",
-    )
-    # Kernels of NCCL keep a GPU busy while it waits for a slower one, whose clock shows that it is throttled.
-    yield Alarm(
-        "Straggler",
-        "warning",
-        (
-            Query(
-                f"{CLOCK} / on (modelName) group_left quantile by (modelName) "
-                f"(0.5, {CLOCK} and {GPU} > {BUSY_PERCENT}) < 0.8 and {GPU} > {BUSY_PERCENT}"
-            ),
-        ),
-        10,
-        "The clock of GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is {{ $value | "
-        "humanizePercentage }} of that of other busy GPUs.",
-    )
-
-
-# dcgm-exporter names the pod that a GPU is allocated to.
-_POD = '{pod!=""}'
-
-
-def _xids(level: str, eks: str | None = None) -> str:
-    """Return the series whose last Xid is one of a level, and of EKS's action if one is given.
-
-    EKS has no action for a cause that it does not know. The node must be replaced then.
-    """
-    xids = {number: xid for number, xid in load_xids().items() if xid.level == level and number not in PROGRAM_XIDS}
-    return _last_is(number for number, xid in xids.items() if eks is None or (xid.eks or "replace") == eks)
-
-
-def _last_is(numbers: Iterable[int]) -> str:
-    """Return the series whose last Xid is one of these."""
-    return "(" + " or ".join(f"({XID} == {number})" for number in sorted(numbers)) + ")"
 
 
 def _fabric() -> Iterator[Alarm]:

@@ -134,7 +134,8 @@ def _collected(workspace: aps.CfnWorkspace, platform: Platform, catalogue: Catal
         "scalingMetrics": "DISABLED",
         "customMetrics": "BASIC",
         "nodeMetrics": "BASIC",
-        "acceleratedComputeMetrics": "BASIC",
+        # BASIC has no errors of ECC and NVLink, and no violations.
+        "acceleratedComputeMetrics": "ADVANCED",
         "networkMetrics": "ADVANCED" if has_fabric else "DISABLED",
     }
     return {
