@@ -8,6 +8,7 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missin
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,22 +47,18 @@ class Datapoint:
     value: float
 
 
-def state_of(alarm: Mapping[str, Any], points: Iterable[Datapoint], now: float) -> str:
-    """Return the state of an alarm on one metric, by the properties of AWS::CloudWatch::Alarm.
+def state_of(
+    alarm: Mapping[str, Any], points: Iterable[Datapoint], now: float, quotas: Mapping[str, float] | None = None
+) -> str:
+    """Return the state of an alarm on one metric or on metric math, by the properties of AWS::CloudWatch::Alarm.
 
     CloudWatch looks every minute at the periods that end with the last whole minute. A point is of the metric only if
-    it has exactly the dimensions of the alarm. Raises KeyError for an alarm on something else than one metric.
+    it has exactly the dimensions of the alarm. `quotas` has the service quotas by the dimension `Class`. Raises
+    KeyError for an alarm on something else.
     """
-    asked = {each["Name"]: each["Value"] for each in alarm.get("Dimensions", ())}
-    metric, seconds, count = (alarm["Namespace"], alarm["MetricName"]), alarm["Period"], alarm["EvaluationPeriods"]
-    end = now // 60 * 60
-    periods: list[list[float]] = [[] for _ in range(count + _OLDER_PERIODS)]
-    for point in points:
-        age = (end - point.time) / seconds
-        if (point.namespace, point.metric) == metric and point.dimensions == asked and 0 < age <= len(periods):
-            periods[math.ceil(age) - 1].append(point.value)
-    combine, breaches = _STATISTICS[alarm["Statistic"]], _COMPARISONS[alarm["ComparisonOperator"]]
-    judged = [breaches(combine(values), alarm["Threshold"]) for values in periods if values][:count]
+    sent, count = list(points), alarm["EvaluationPeriods"]
+    values, breaches = _values(alarm, sent, now, quotas or {}), _COMPARISONS[alarm["ComparisonOperator"]]
+    judged = [breaches(each, alarm["Threshold"]) for each in values if each is not None][:count]
     needed = alarm.get("DatapointsToAlarm", count)
     missing = alarm.get("TreatMissingData", "missing")
     if missing == "missing":
@@ -72,3 +69,67 @@ def state_of(alarm: Mapping[str, Any], points: Iterable[Datapoint], now: float) 
         filled = {"breaching": True, "notBreaching": False}[missing]
         judged += [filled] * (count - len(judged))
     return ALARM if sum(judged) >= needed else OK
+
+
+def _values(
+    alarm: Mapping[str, Any], points: Sequence[Datapoint], now: float, quotas: Mapping[str, float]
+) -> list[float | None]:
+    """Return what the alarm compares for each period, the newest first. None is a period without points."""
+    wanted = alarm["EvaluationPeriods"] + _OLDER_PERIODS
+    if "Metrics" not in alarm:
+        return _of_metric(alarm, alarm["Statistic"], alarm["Period"], points, now, wanted)
+    (expression,) = [each["Expression"] for each in alarm["Metrics"] if "Expression" in each]
+    parts, limits = {}, {}
+    for each in alarm["Metrics"]:
+        if stat := each.get("MetricStat"):
+            metric = stat["Metric"]
+            parts[each["Id"]] = _of_metric(metric, stat["Stat"], stat["Period"], points, now, wanted)
+            limits[each["Id"]] = quotas.get(_dimensions(metric).get("Class", ""), math.nan)
+    found: list[float | None] = []
+    for period in range(wanted):
+        values = {name: each[period] for name, each in parts.items()}
+        known = {name: value for name, value in values.items() if value is not None}
+        found.append(_calculated(expression, known, limits) if len(known) == len(values) else None)
+    return found
+
+
+def _of_metric(
+    metric: Mapping[str, Any], statistic: str, seconds: int, points: Iterable[Datapoint], now: float, wanted: int
+) -> list[float | None]:
+    """Return a metric's statistic for each of the `wanted` newest periods."""
+    end, dimensions = now // 60 * 60, _dimensions(metric)
+    periods: list[list[float]] = [[] for _ in range(wanted)]
+    for point in points:
+        age = (end - point.time) / seconds
+        is_of_metric = (point.namespace, point.metric) == (metric["Namespace"], metric["MetricName"])
+        if is_of_metric and point.dimensions == dimensions and 0 < age <= wanted:
+            periods[math.ceil(age) - 1].append(point.value)
+    combine = _STATISTICS[statistic]
+    return [combine(values) if values else None for values in periods]
+
+
+def _dimensions(metric: Mapping[str, Any]) -> dict[str, str]:
+    return {each["Name"]: each["Value"] for each in metric.get("Dimensions", ())}
+
+
+def _calculated(expression: str, values: Mapping[str, float], quotas: Mapping[str, float]) -> float:
+    """Return the value of an expression of metric math with products, quotients, and SERVICE_QUOTA.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-12-01)
+    """
+
+    def value(node: ast.expr) -> float:
+        match node:
+            case ast.BinOp(left, ast.Mult(), right):
+                return value(left) * value(right)
+            case ast.BinOp(left, ast.Div(), right):
+                return value(left) / value(right)
+            case ast.Call(ast.Name("SERVICE_QUOTA"), [ast.Name(name)]):
+                return quotas[name]
+            case ast.Name(name):
+                return values[name]
+            case ast.Constant(float() | int() as number):
+                return float(number)
+        raise KeyError(expression)
+
+    return value(ast.parse(expression, mode="eval").body)

@@ -13,24 +13,29 @@ from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
 from stacks.constructs.monitoring.budget import monthly_budget
 from stacks.constructs.monitoring.event_messages import EventMessages
-from stacks.constructs.monitoring.metric_alarm import metric_alarm
+from stacks.constructs.monitoring.metric_alarm import metric_alarms
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
 from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.foundation.file_system import FileSystemStack
 from stacks.foundation.offer import offer
 from stacks.foundation.storage import StorageStack
+from trainway.monitoring.alarm import FILE_SYSTEM, NAT_GATEWAY, QUEUED_RULE, QUOTA_CLASS, RULE
 from trainway.monitoring.events import event_kinds
 from trainway.monitoring.rules import cloudwatch_alarms
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE
+from trainway.spec.observability.quota_classes import quota_classes
 from trainway.spec.platform import Platform
 
-# The titles of alarms in the dashboard.
+# The titles of alarms in the dashboard. Those on the rules of events are about single events, and are not there.
 TITLES = {
     "CapacityScheduleFailed": "Calls of capacity schedules that failed",
     "EventsNotTold": "Events that nobody was told of",
     "LustreExportBehind": "Lustre behind with copies to S3",
     "LustreNearlyFull": "Lustre nearly full",
+    "LustreTargetFull": "A storage target of Lustre nearly full",
+    "NatPorts": "Ports of NAT used up",
+    "QuotaNearlyUsed": "Quota of vCPUs nearly used",
 }
 
 
@@ -49,6 +54,7 @@ class ObservabilityStack(cdk.Stack):
         catalogue: Catalogue,
         storage: StorageStack,
         file_system: FileSystemStack,
+        nat_gateway_id: str | None,
         images: Mapping[str, ImageSettings],
         env: cdk.Environment,
     ) -> None:
@@ -65,31 +71,49 @@ class ObservabilityStack(cdk.Stack):
         messages = EventMessages(
             self, "Events", platform=platform, kinds=event_kinds(platform), bucket=storage.bucket, alerts=alerts
         )
-        for image, settings in images.items():
-            if severity := platform.of_image(image).image.scan.severity:
-                words = [] if image == DEFAULT_IMAGE else image.split("-")
-                ScanAlarm(
-                    self,
-                    f"ImageScan{''.join(word.capitalize() for word in words)}",
-                    platform=platform.name,
-                    repository=settings.repository,
-                    tag=settings.tag,
-                    severity=severity,
-                    alerts=alerts,
-                    messages=messages,
-                )
+        scans = self._scans(platform, images, alerts, messages)
         monthly_budget(self, platform)
         widgets: list[cloudwatch.IWidget] = []
         lustre = file_system.lustre
         if lustre:
             traffic = [_of_lustre(lustre, "DataReadBytes"), _of_lustre(lustre, "DataWriteBytes")]
             widgets.append(cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8))
+        resources = {
+            FILE_SYSTEM: {"": lustre.file_system_id} if lustre else {},
+            NAT_GATEWAY: {"": nat_gateway_id} if nat_gateway_id else {},
+            RULE: {each.node.id: each.ref for each in messages.rules},
+            QUEUED_RULE: {f"{scan.node.id}{each.node.id}": each.ref for scan in scans for each in scan.rules},
+            QUOTA_CLASS: {each.partition("/")[0]: each for each in quota_classes(platform, catalogue)},
+        }
         for each in cloudwatch_alarms(platform, catalogue):
-            alarm = metric_alarm(self, each, file_system_id=lustre.file_system_id if lustre else "")
-            alarm.add_alarm_action(actions.SnsAction(alerts.topic))
-            widgets.append(cloudwatch.AlarmWidget(title=TITLES[each.name], alarm=alarm, width=8))
+            for alarm in metric_alarms(self, each, resources):
+                alarm.add_alarm_action(actions.SnsAction(alerts.topic))
+                if title := TITLES.get(each.name):
+                    widgets.append(cloudwatch.AlarmWidget(title=title, alarm=alarm, width=8))
         if widgets:
             cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}", widgets=[widgets])
+
+    def _scans(
+        self, platform: Platform, images: Mapping[str, ImageSettings], alerts: Alerts, messages: EventMessages
+    ) -> list[ScanAlarm]:
+        """Create the rules on the scans of the images whose findings the platform file asks for."""
+        found = []
+        for image, settings in images.items():
+            if severity := platform.of_image(image).image.scan.severity:
+                words = [] if image == DEFAULT_IMAGE else image.split("-")
+                found.append(
+                    ScanAlarm(
+                        self,
+                        f"ImageScan{''.join(word.capitalize() for word in words)}",
+                        platform=platform.name,
+                        repository=settings.repository,
+                        tag=settings.tag,
+                        severity=severity,
+                        alerts=alerts,
+                        messages=messages,
+                    )
+                )
+        return found
 
 
 def _of_lustre(lustre: LustreFileSystem, metric: str) -> cloudwatch.Metric:

@@ -137,6 +137,7 @@ def add_stacks(app: cdk.App, platform: Platform) -> PlatformStacks:
         f"{name}-observability",
         storage=foundation.storage,
         file_system=foundation.file_system,
+        nat_gateway_id=foundation.network.nat_gateway_id,
         images=registry.images,
         **common,
     )

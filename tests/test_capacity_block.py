@@ -109,7 +109,7 @@ class Account:
         (alarm,) = [
             each
             for each in self.client("cloudwatch").describe_alarms()["MetricAlarms"]
-            if each["MetricName"] == QUEUED and each["Dimensions"][0]["Value"] == failed_calls_queue("life")
+            if each.get("MetricName") == QUEUED and each["Dimensions"][0]["Value"] == failed_calls_queue("life")
         ]
         assert alarm["AlarmActions"] and alarm["Threshold"] == 0
         (watched,) = alarm["Dimensions"]

@@ -47,8 +47,10 @@ class NetworkStack(cdk.Stack):
         self.node_group_ids = groups.ids
         self._closed = platform.network.is_closed
         self._proxy = proxy_variables(platform)
+        self.nat_gateway_id = vpc.nat_gateway_id
         offer(
             self,
+            *([vpc.nat_gateway_id] if vpc.nat_gateway_id else []),
             self.vpc_id,
             self.route_table_id,
             *self.cluster_subnet_ids,

@@ -10,6 +10,7 @@ import pytest
 
 from emulator.alarm_states import Datapoint, state_of
 from tests.synthesis import ROOT
+from trainway.monitoring import alarm
 from trainway.monitoring.alarms import every_alarm
 from trainway.monitoring.rules import store_of
 from trainway.spec.loader import load_platform
@@ -18,6 +19,15 @@ from trainway.spec.sections.capacity import CapacityBlock
 TIB = 2**40
 NOW = 1.8e9
 FILE_SYSTEM = {"FileSystemId": "fs-0123456789abcdef0"}
+NAT = {"NatGatewayId": "nat-0123456789abcdef0"}
+P_QUOTA = {"Service": "EC2", "Type": "Resource", "Resource": "vCPU", "Class": "P/OnDemand"}
+RESOURCES = {
+    alarm.FILE_SYSTEM: {"": FILE_SYSTEM["FileSystemId"]},
+    alarm.NAT_GATEWAY: {"": NAT["NatGatewayId"]},
+    alarm.RULE: {"NodeUnhealthy": "rule-1"},
+    alarm.QUEUED_RULE: {"Scan": "rule-2"},
+    alarm.QUOTA_CLASS: {"P": "P/OnDemand"},
+}
 # The first storage target is the fuller one. 10 % of 9.6 TiB are 0.96 TiB.
 FREE = 0.36, 0.56
 # For each alarm: the namespace, the metric, and the dimensions of its points, and the values at which it goes off and
@@ -32,6 +42,14 @@ CASES: dict[str, tuple[str, str, Mapping[str, str], Minutes, Minutes]] = {
         # It was nearly full for a quarter of an hour, until a minute ago.
         [[each * TIB for each in FREE]] * 16 + [[0.4 * TIB, 0.6 * TIB]],
     ),
+    # The fullest of two targets has 0.2 TiB. 5 % of its half of 9.6 TiB are 0.24 TiB.
+    "LustreTargetFull": (
+        "AWS/FSx",
+        "FreeDataStorageCapacity",
+        FILE_SYSTEM,
+        [[0.2 * TIB, 4 * TIB]] * 16,
+        [[0.25 * TIB, 4 * TIB]] * 16,
+    ),
     "LustreExportBehind": (
         "AWS/FSx",
         "AgeOfOldestQueuedMessage",
@@ -41,6 +59,23 @@ CASES: dict[str, tuple[str, str, Mapping[str, str], Minutes, Minutes]] = {
     ),
     # A message is told within some minutes, and another one comes.
     "EventsNotTold": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [1] * 20, [1] * 8 + [0] + [1] * 8),
+    "RuleFailedNodeUnhealthy": (
+        "AWS/Events",
+        "FailedInvocations",
+        {"RuleName": "rule-1"},
+        [None] * 5 + [1],
+        [1] + [None] * 16,
+    ),
+    "DeadLetterFailedScan": (
+        "AWS/Events",
+        "InvocationsFailedToBeSentToDlq",
+        {"RuleName": "rule-2"},
+        [None] * 5 + [1],
+        [1] + [None] * 16,
+    ),
+    "NatPorts": ("AWS/NATGateway", "ErrorPortAllocation", NAT, [0] * 5 + [40], [40] + [0] * 6),
+    # The quota has 1,000 vCPUs.
+    "QuotaNearlyUsedP": ("AWS/Usage", "ResourceCount", P_QUOTA, [768] * 5 + [960] * 5, [960] + [768] * 9),
     "CapacityScheduleFailed": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {}, [0] * 5 + [1], [1] + [0] * 6),
 }
 
@@ -51,7 +86,7 @@ def alarms() -> dict[str, dict[str, Any]]:
     import aws_cdk as cdk
     from aws_cdk.assertions import Template
 
-    from stacks.constructs.monitoring.metric_alarm import metric_alarm
+    from stacks.constructs.monitoring.metric_alarm import metric_alarms
 
     mirrored = load_platform(ROOT / "examples/hyperpod-eks-p5.yaml")
     on_eks = load_platform(ROOT / "examples/eks-p5.yaml")
@@ -64,9 +99,9 @@ def alarms() -> dict[str, dict[str, Any]]:
     assert "CapacityScheduleFailed" not in {each.name for each in every_alarm(on_eks)}
     for each in found.values():
         if store_of(each) == "cloudwatch":
-            metric_alarm(stack, each, file_system_id="fs-0123456789abcdef0")
+            list(metric_alarms(stack, each, RESOURCES))
     made = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm")
-    return {name.rstrip("0123456789ABCDEF"): each["Properties"] for name, each in made.items()}
+    return {name[:-8]: each["Properties"] for name, each in made.items()}
 
 
 def points(namespace: str, metric: str, dimensions: Mapping[str, str], minutes: Minutes) -> Iterator[Datapoint]:
@@ -78,10 +113,11 @@ def points(namespace: str, metric: str, dimensions: Mapping[str, str], minutes: 
 
 def test_each_alarm_goes_off_and_is_silent_in_its_twin(alarms: dict[str, dict[str, Any]]) -> None:
     assert alarms.keys() == CASES.keys()
-    for name, alarm in alarms.items():
+    for name, properties in alarms.items():
         namespace, metric, stated, *both = CASES[name]
-        dimensions = stated or {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
-        found = [state_of(alarm, points(namespace, metric, dimensions, each), NOW) for each in both]
+        dimensions = stated or {each["Name"]: each["Value"] for each in properties["Dimensions"]}
+        quotas = {"P/OnDemand": 1000.0}
+        found = [state_of(properties, points(namespace, metric, dimensions, each), NOW, quotas) for each in both]
         assert found == ["ALARM", "OK"], name
 
 
@@ -131,9 +167,9 @@ def test_a_missing_point_is_judged_as_by_cloudwatch(
 def test_an_alarm_in_promql_has_no_form_in_cloudwatch() -> None:
     import aws_cdk as cdk
 
-    from stacks.constructs.monitoring.metric_alarm import metric_alarm
+    from stacks.constructs.monitoring.metric_alarm import metric_alarms
 
     platform = load_platform(ROOT / "examples/eks-p5.yaml")
     hangs = next(each for each in every_alarm(platform) if each.name == "RunHangs")
     with pytest.raises(TypeError, match="RunHangs has a condition in PromQL"):
-        metric_alarm(cdk.Stack(), hangs, file_system_id="fs-0123456789abcdef0")
+        list(metric_alarms(cdk.Stack(), hangs, RESOURCES))

@@ -196,7 +196,7 @@ def test_an_event_is_in_a_queue_for_fourteen_days_whose_alarm_rings() -> None:
     (queue,) = resources(observability, "AWS::SQS::Queue").values()
     assert queue["MessageRetentionPeriod"] == 14 * 24 * 60 * 60
     alarms = resources(observability, "AWS::CloudWatch::Alarm").values()
-    (alarm,) = [each for each in alarms if each["MetricName"] == "ApproximateNumberOfMessagesVisible"]
+    (alarm,) = [each for each in alarms if each.get("MetricName") == "ApproximateNumberOfMessagesVisible"]
     assert alarm["Dimensions"] == [{"Name": "QueueName", "Value": queue["QueueName"]}]
     assert alarm["AlarmActions"]
     rules = resources(observability, "AWS::Events::Rule").values()

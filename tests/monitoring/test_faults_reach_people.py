@@ -41,6 +41,7 @@ ABSENT = {
     },
     "hyperpod-eks": {
         "CapacityScheduleFailed": "HyperPod starts and ends its capacity itself",
+        "QuotaNearlyUsed": "CloudWatch does not count the quotas of HyperPod",
         "LustreExportBehind": "teams share the file system, which is not linked to the bucket",
         **dict.fromkeys(
             ("EfaPathsLost", "ExporterBlind", "ExporterGone", "OutOfMemory"),
@@ -49,6 +50,7 @@ ABSENT = {
     },
     "hyperpod-slurm": {
         "CapacityScheduleFailed": "HyperPod starts and ends its capacity itself",
+        "QuotaNearlyUsed": "CloudWatch does not count the quotas of HyperPod",
         "JobsWaitForFreeNodes": "Slurm has no Kueue",
     },
 }

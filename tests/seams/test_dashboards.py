@@ -76,15 +76,21 @@ def overlap(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def alarm_problems(name: str, alarm: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with an alarm on one metric."""
-    dimensions = [each["Name"] for each in alarm["Dimensions"]]
-    yield from metric_problems(alarm["Namespace"], alarm["MetricName"], dimensions, alarm["Statistic"])
+    """Yield what is wrong with an alarm on one metric, or on metric math with several statistics of it."""
+    stats = [each["MetricStat"] for each in alarm.get("Metrics", ()) if "MetricStat" in each]
+    for each in stats or [{"Metric": alarm, "Stat": alarm["Statistic"], "Period": alarm["Period"]}]:
+        metric, dimensions = each["Metric"], [one["Name"] for one in each["Metric"]["Dimensions"]]
+        yield from metric_problems(metric["Namespace"], metric["MetricName"], dimensions, each["Stat"])
+    # CloudWatch has the quota only of a metric in AWS/Usage.
+    maths = [each["Expression"] for each in alarm.get("Metrics", ()) if "Expression" in each]
+    if any("SERVICE_QUOTA" in each for each in maths) and stats[0]["Metric"]["Namespace"] != "AWS/Usage":
+        yield f"{name} asks for the quota of a metric that has none"
     if "TreatMissingData" not in alarm:
         yield f"{name} does not say what missing data mean"
     if not alarm.get("AlarmActions"):
         yield f"{name} tells nobody"
     # PutMetricAlarm in botocore's model of CloudWatch, Period.
-    period = alarm["Period"]
+    (period,) = {each["Period"] for each in stats or [alarm]}
     if period not in (10, 20, 30) and period % 60:
         yield f"{name} has a period of {period} s, which is neither 10, 20, 30 nor a multiple of 60"
     days = 1 if period < 3600 else 7

@@ -10,8 +10,12 @@ from trainway.monitoring.promql import metrics_in
 
 # Where docs/alarms.md says what to do about an alarm. The sections have the names of alarms.
 RUNBOOKS = "docs/alarms.md"
-# Stands in a threshold for what only the deployed platform knows: the ID of its Lustre file system.
+# Stand in a threshold for what only the deployed platform knows. CloudWatch has an alarm for each rule and each class.
 FILE_SYSTEM = "the ID of the file system"
+NAT_GATEWAY = "the ID of the NAT gateway"
+RULE = "the name of a rule that tells people of events"
+QUEUED_RULE = "the name of a rule whose undelivered events go to a queue"
+QUOTA_CLASS = "a class of instances whose vCPUs a quota limits"
 
 Statistic = Literal["Average", "Maximum", "Minimum", "Sum"]
 
@@ -21,7 +25,8 @@ class Threshold:
     """A metric that is above or below a number. It has a form for each store.
 
     `statistic` combines the points of the series, per value of the labels `by`. `dimensions` selects series. With
-    `of_quota`, the number is the percentage of the service quota that counts the metric, which CloudWatch knows.
+    `times_count`, the number of points multiplies the statistic: the total if all series had this value. With
+    `of_quota`, the number is the percentage of the service quota that counts the metric, which only CloudWatch knows.
 
     In CloudWatch, `statistic` also combines all points of a period of `period_seconds`, a multiple of 60. So `Sum` of a
     state needs the period in which the service sends one point of each series.
@@ -34,6 +39,7 @@ class Threshold:
     value: float
     dimensions: Mapping[str, str] = field(default_factory=dict)
     by: tuple[str, ...] = ()
+    times_count: bool = False
     of_quota: bool = False
     period_seconds: int = 300
 
@@ -49,7 +55,18 @@ class Threshold:
         by = f" by ({', '.join(self.by)})" if self.by else ""
         chosen = ", ".join(f'{name}="{value}"' for name, value in self.dimensions.items())
         series = f"{self.metric}{{{chosen}}}" if chosen else self.metric
-        return f"{aggregate}{by} ({series}) {self.comparison} {self.value:g}"
+        times = f" * count{by} ({series})" if self.times_count else ""
+        return f"{aggregate}{by} ({series}){times} {self.comparison} {self.value:g}"
+
+    @property
+    def metric_math(self) -> str:
+        """The value that CloudWatch compares, of the metric `m1` and its number of points `m2`. "" if it is `m1`.
+
+        https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-12-01)
+        """
+        if self.of_quota:
+            return "100 * m1 / SERVICE_QUOTA(m1)"
+        return "m1 * m2" if self.times_count else ""
 
 
 @dataclass(frozen=True)

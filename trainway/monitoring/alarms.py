@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Query, Threshold
+from trainway.monitoring.alarm import (
+    FILE_SYSTEM,
+    NAT_GATEWAY,
+    QUEUED_RULE,
+    QUOTA_CLASS,
+    RULE,
+    Alarm,
+    Query,
+    Threshold,
+)
 from trainway.monitoring.events import events_queue
 from trainway.monitoring.gpu_alarms import BUSY_PERCENT, GPU, IDLE_MINUTES, IDLE_PERCENT, gpu_alarms
 from trainway.spec.capacity.capacity_times import capacity_times, failed_calls_queue
@@ -17,6 +26,8 @@ EXPORT_BEHIND_SECONDS = 3600
 # Longer than three tries of the runbook that tells of events. The age of the oldest message would be that of one that
 # was received less than three times.
 UNTOLD_MINUTES = 15
+# Less than a whole node may be left of a quota above it.
+QUOTA_PERCENT = 90
 QUEUED = "ApproximateNumberOfMessagesVisible"
 STEP, STEP_SECONDS, LOSS = "trainway_run_step", "trainway_run_step_seconds", "trainway_run_loss"
 STEPPED = "trainway_run_last_step_timestamp_seconds"
@@ -70,6 +81,7 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
         f"An event of AWS that people should have been told of has been in the queue {queue} for {UNTOLD_MINUTES} "
         "minutes.",
     )
+    yield from _FROM_SERVICES
     yield from _nodes()
     yield from gpu_alarms()
     yield from _fabric()
@@ -103,6 +115,7 @@ def _file_system(platform: Platform) -> Iterator[Alarm]:
             f"Less than {free} % of the Lustre file system is free: checkpoints are about to fail.",
             missing_is_fine=False,
         )
+        yield _full_target(lustre.capacity_gib, free / 2)
     if lustre.mirrored:
         yield Alarm(
             "LustreExportBehind",
@@ -119,6 +132,72 @@ def _file_system(platform: Platform) -> Iterator[Alarm]:
             15,
             "What was written an hour ago is not in the bucket yet, and goes with the file system.",
         )
+
+
+def _full_target(capacity_gib: float, percent: float) -> Alarm:
+    """Return the alarm on the fullest storage target: a file without stripes is on one target."""
+    return Alarm(
+        "LustreTargetFull",
+        "critical",
+        (
+            Threshold(
+                "FreeDataStorageCapacity",
+                "Minimum",
+                "<",
+                percent / 100 * capacity_gib * 2**30,
+                {"FileSystemId": FILE_SYSTEM},
+                times_count=True,
+                period_seconds=60,
+            ),
+        ),
+        15,
+        f"Less than {percent:g} % of a storage target of the Lustre file system is free. Writes to it soon fail.",
+        missing_is_fine=False,
+    )
+
+
+# Of metrics that services send to CloudWatch, and send only while there is something to count.
+_FROM_SERVICES = (
+    # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html (read 2026-12-01)
+    Alarm(
+        "RuleFailed",
+        "warning",
+        (Threshold("FailedInvocations", "Sum", ">", 0, {"RuleName": RULE}),),
+        5,
+        "EventBridge could not give an event to the targets of a rule, so people may not have been told of it.",
+    ),
+    Alarm(
+        "DeadLetterFailed",
+        "warning",
+        (Threshold("InvocationsFailedToBeSentToDlq", "Sum", ">", 0, {"RuleName": QUEUED_RULE}),),
+        5,
+        "EventBridge could deliver an event neither to the topic of the alarms nor to the queue, and dropped it.",
+    ),
+    # https://docs.aws.amazon.com/vpc/latest/userguide/metrics-dimensions-nat-gateway.html (read 2026-12-01)
+    Alarm(
+        "NatPorts",
+        "warning",
+        (Threshold("ErrorPortAllocation", "Sum", ">", 0, {"NatGatewayId": NAT_GATEWAY}),),
+        5,
+        "The NAT gateway has no free port for new connections to one destination: nodes open too many.",
+    ),
+    Alarm(
+        "QuotaNearlyUsed",
+        "warning",
+        (
+            Threshold(
+                "ResourceCount",
+                "Maximum",
+                ">",
+                QUOTA_PERCENT,
+                {"Service": "EC2", "Type": "Resource", "Resource": "vCPU", "Class": QUOTA_CLASS},
+                of_quota=True,
+            ),
+        ),
+        5,
+        f"The account uses more than {QUOTA_PERCENT} % of an EC2 quota of vCPUs. Node groups cannot grow beyond it.",
+    ),
+)
 
 
 def _nodes() -> Iterator[Alarm]:

@@ -78,6 +78,7 @@ class EventMessages(Construct):
         starter = iam.Role(self, "StarterRole", assumed_by=service("events"))
         grant(starter, *runbook_permissions(runbook_arn, role))
         self._sending = _let_rules_send(queue)
+        self.rules: list[events.CfnRule] = []
         for kind in kinds:
             rule = events.CfnRule(
                 self,
@@ -89,6 +90,7 @@ class EventMessages(Construct):
             rule.add_resource_dependency(runbook)
             needs_policies(rule, starter, role)
             self.let_send(rule)
+            self.rules.append(rule)
 
     def let_send(self, rule: events.CfnRule) -> None:
         """Add a dependency of a rule on the policy of the queue. EventBridge drops events that it may not send."""

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from trainway.monitoring.alarm import FILE_SYSTEM, Alarm, Threshold
+from trainway.monitoring.alarm import Alarm, Threshold
 from trainway.spec.facts.metrics import emitters_of_metric
 
 
-def metric_alarm(scope: Construct, alarm: Alarm, *, file_system_id: str) -> cloudwatch.Alarm:
-    """Return the CloudWatch alarm, with the alarm's name as its ID.
+def metric_alarms(
+    scope: Construct, alarm: Alarm, resources: Mapping[str, Mapping[str, str]]
+) -> Iterator[cloudwatch.Alarm]:
+    """Yield the CloudWatch alarms of an alarm, with the alarm's name as their IDs.
 
-    Raises TypeError for a condition of which CloudWatch has no form.
+    `resources` has the values of what stands in dimensions for resources of the platform, such as FILE_SYSTEM. Each
+    value has an alarm, whose ID ends with the key of the value. Raises TypeError for a condition of which CloudWatch
+    has no form.
     """
     (condition,) = alarm.conditions
     if not isinstance(condition, Threshold):
         raise TypeError(f"{alarm.name} has a condition in PromQL, of which CloudWatch has no form")
+    stated = dict(condition.dimensions)
+    open_ = [name for name, value in stated.items() if value in resources]
+    if not open_:
+        yield _alarm(scope, alarm.name, alarm, condition, stated)
+    for name in open_:
+        for key, value in resources[stated[name]].items():
+            yield _alarm(scope, f"{alarm.name}{key}", alarm, condition, stated | {name: value})
+
+
+def _alarm(
+    scope: Construct, id: str, alarm: Alarm, condition: Threshold, dimensions: dict[str, str]
+) -> cloudwatch.Alarm:
     (emitter,) = emitters_of_metric(condition.metric)
-    dimensions = {
-        name: file_system_id if value == FILE_SYSTEM else value for name, value in condition.dimensions.items()
-    }
+    period = cdk.Duration.seconds(condition.period_seconds)
     metric = cloudwatch.Metric(
         namespace=str(emitter.namespace),
         metric_name=condition.metric,
         dimensions_map=dimensions,
         statistic=condition.statistic,
-        period=cdk.Duration.seconds(condition.period_seconds),
+        period=period,
     )
+    compared: cloudwatch.IMetric = metric
+    if math := condition.metric_math:
+        parts: dict[str, cloudwatch.IMetric] = {"m1": metric, "m2": metric.with_(statistic="SampleCount")}
+        used = {name: each for name, each in parts.items() if name in math}
+        compared = cloudwatch.MathExpression(expression=math, using_metrics=used, period=period)
     operators, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
-    return metric.create_alarm(
+    return cloudwatch.Alarm(
         scope,
-        alarm.name,
+        id,
+        metric=compared,
         alarm_description=alarm.summary,
         comparison_operator=operators.GREATER_THAN_THRESHOLD
         if condition.comparison == ">"

@@ -48,6 +48,7 @@ class ScanAlarm(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._alerts, self._messages = alerts, messages
+        self.rules: list[events.CfnRule] = []
         self._role = iam.Role(self, "Role", assumed_by=service("events"))
         grant(
             self._role,
@@ -89,6 +90,7 @@ class ScanAlarm(Construct):
         rule = events.CfnRule(self, id, description=description, event_pattern=pattern, targets=[target])
         needs_policies(rule, self._role)
         self._messages.let_send(rule)
+        self.rules.append(rule)
 
 
 def pattern_of_scans(repository: str, arn: str, severities: tuple[Severity, ...]) -> dict[str, Any]:

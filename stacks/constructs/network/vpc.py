@@ -30,6 +30,7 @@ class Vpc(Construct):
         self._added = add_ranges(self, self.vpc_id, plan.added_for_all)
         self._subnet_ids: dict[str, str] = {}
         self.route_table_ids: list[str] = []
+        self.nat_gateway_id: str | None = None
         if existing:
             self.private_route_table_id = existing.route_table_id or ""
         else:
@@ -98,6 +99,7 @@ class Vpc(Construct):
             allocation_id=address.attr_allocation_id,
         )
         nat.add_resource_dependency(attachment)
+        self.nat_gateway_id = nat.ref
         ec2.CfnRoute(
             self,
             "PrivateDefault",

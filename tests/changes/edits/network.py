@@ -12,7 +12,7 @@ NO_WAY_OUT = (
 OF_NETWORK: dict[str, Edit] = {
     "a closed network": Edit(
         (with_keys(network="closed"),),
-        "(network|registry|cluster|image|mirror|file-system|control-plane)/.*",
+        "(network|registry|cluster|image|mirror|file-system|control-plane)/.*|observability/(Dashboard|NatPorts).*",
         says=(NO_WAY_OUT,),
         gone=("public-0", "public-1"),
     ),

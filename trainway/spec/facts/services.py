@@ -149,9 +149,10 @@ class EndpointFacts(_Facts):
 
 
 class Ec2QuotaFacts(_Facts):
-    """Names of EC2's quotas on instances, by code. Each counts vCPUs."""
+    """Names of EC2's quotas on instances, and their classes in CloudWatch, by code. Each counts vCPUs."""
 
     names: dict[str, str]
+    classes: dict[str, str]
 
 
 class CapacityBlockFacts(_Facts):

@@ -10,6 +10,7 @@ from trainway.spec.capacity.group_types import all_types, types_of
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
 from trainway.spec.facts.metrics import Emitter, load_emitters
 from trainway.spec.facts.services import service_facts
+from trainway.spec.observability.quota_classes import quota_classes
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -109,6 +110,9 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
     runs = {
         "lustre": platform.storage.lustre is not None,
         "queues": True,
+        "rules": True,
+        "nat": platform.network.existing is None and not platform.network.is_closed,
+        "usage": bool(quota_classes(platform, catalogue)),
         "node": on_nodes,
         "efa": on_nodes and has_efa,
         "dcgm": on_nodes and any(each.accelerator and each.accelerator.vendor == "nvidia" for each in instances),
