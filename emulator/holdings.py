@@ -30,6 +30,7 @@ _SHAPES = {
     "data_repository_associations": ("fsx", "DataRepositoryAssociation"),
     "node_group_issues": ("eks", "Issue"),
     "slack_workspaces": ("chatbot", "SlackWorkspace"),
+    "microsoft_teams": ("chatbot", "ConfiguredTeam"),
 }
 
 # What a Region that is not enabled answers to every caller:
@@ -69,6 +70,7 @@ class AccountHoldings:
     data_repository_associations: list[dict[str, Any]] = field(default_factory=list)
     node_group_issues: list[dict[str, Any]] = field(default_factory=list)
     slack_workspaces: list[dict[str, Any]] = field(default_factory=list)
+    microsoft_teams: list[dict[str, Any]] = field(default_factory=list)
     others_buckets: list[str] = field(default_factory=list)
     not_offered: list[str] = field(default_factory=list)
     zone_states: dict[str, str] = field(default_factory=dict)
@@ -327,6 +329,10 @@ def _slack_workspaces(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict
     return {"SlackWorkspaces": holdings.slack_workspaces}
 
 
+def _microsoft_teams(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[str, Any]:
+    return {"ConfiguredTeams": holdings.microsoft_teams}
+
+
 def _subscriptions(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[str, Any]:
     """Return subscriptions of which those of people and URLs wait until they are confirmed, which moto leaves out.
 
@@ -353,6 +359,7 @@ def _subscriptions(holdings: AccountHoldings, _asked: dict[str, Any]) -> dict[st
 
 _OPERATIONS: dict[str, Callable[[AccountHoldings, dict[str, Any]], dict[str, Any] | None]] = {
     "chatbot:DescribeSlackWorkspaces": _slack_workspaces,
+    "chatbot:ListMicrosoftTeamsConfiguredTeams": _microsoft_teams,
     "ec2:DescribeCapacityReservations": _capacity_reservations,
     "ec2:DescribeInstanceTypeOfferings": _offerings,
     "ec2:DescribeAvailabilityZones": _zones,

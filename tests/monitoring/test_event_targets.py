@@ -1,4 +1,4 @@
-"""The death of a node is told to a URL, and a channel of Slack comes, changes, and goes with the platform file."""
+"""The death of a node is told to a URL, and channels of Slack and of Microsoft Teams come and go with the file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,20 @@ from trainway.monitoring.tell_people import notification_of
 
 PLATFORM = ROOT / "examples/hyperpod-eks-shared.yaml"
 HOST = "inbox.example.com"
-# Another URL and another channel.
-OTHERS = ("https://events.example.com/other", "C0456DEFG")
+SLACK = {"workspace": "T0123ABCD", "channel": "C0123ABCD"}
+MICROSOFT_TEAMS = {
+    "tenant": "00000000-0000-4000-8000-00000000000a",
+    "team": "00000000-0000-4000-8000-00000000000b",
+    "channel": "19%3a0123abcd%40thread.tacv2",
+}
+TOLD = {"slack": SLACK, "microsoft_teams": MICROSOFT_TEAMS}
+# Another URL and other channels.
+OTHERS = {
+    "urls": ["https://events.example.com/other"],
+    "slack": SLACK | {"channel": "C0456DEFG"},
+    "microsoft_teams": MICROSOFT_TEAMS | {"channel": "19%3a4567cdef%40thread.tacv2"},
+}
+CHANNELS = ("AWS::Chatbot::MicrosoftTeamsChannelConfiguration", "AWS::Chatbot::SlackChannelConfiguration")
 
 
 @pytest.fixture
@@ -91,11 +103,9 @@ def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
     server.server_close()
 
 
-def observability(file: Path, url: str | None, channel: str | None) -> Template:
-    """The stack of the example with a URL or a channel of Slack as well."""
+def observability(file: Path, **told: Any) -> Template:
+    """The stack of the example with URLs and channels as well."""
     document = yaml.safe_load(PLATFORM.read_text())
-    told: dict[str, Any] = {"urls": [url]} if url else {}
-    told |= {"slack": {"workspace": "T0123ABCD", "channel": channel}} if channel else {}
     file.write_text(yaml.safe_dump(document | {"observability": document["observability"] | told}))
     return templates_of(file)["observability"]
 
@@ -103,10 +113,8 @@ def observability(file: Path, url: str | None, channel: str | None) -> Template:
 def targets(emulator: Emulator) -> tuple[list[str], list[str]]:
     """The addresses that the topic posts to, and the configured channels."""
     subscriptions = boto3.client("sns").list_subscriptions()["Subscriptions"]
-    channels = [each for each in emulator.resources() if each["type"] == "AWS::Chatbot::SlackChannelConfiguration"]
-    return [each["Endpoint"] for each in subscriptions if each["Protocol"] == "https"], [
-        each["physical_id"] for each in channels
-    ]
+    channels = [each["physical_id"] for each in emulator.resources() if each["type"] in CHANNELS]
+    return [each["Endpoint"] for each in subscriptions if each["Protocol"] == "https"], sorted(channels)
 
 
 @pytest.mark.exhaustive
@@ -120,38 +128,40 @@ def test_the_death_of_a_node_is_posted_to_a_url_which_comes_and_goes_with_the_fi
         stack = Stack(emulator, boto3.client("cloudformation"))
         where: Any = {"LocationConstraint": emulator.region}
         boto3.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
-        stack.deploy(deployable(observability(tmp_path / "platform.yaml", url, "C0123ABCD")))
-        urls, (channel,) = targets(emulator)
-        assert urls == [url]
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", urls=[url], **TOLD)))
+        urls, channels = targets(emulator)
+        assert (urls, len(channels)) == ([url], 2)
 
         run_on(NODE, "llama-1125")
         emulator.send_event(UNHEALTHY)
         (message,) = taken
         assert message["Type"] == "Notification"
         told = json.loads(message["Message"])
-        assert (told["version"], told["source"]) == ("1.0", "custom"), "Slack shows no other form"
+        assert (told["version"], told["source"]) == ("1.0", "custom"), "a channel shows no other form"
         assert told["metadata"] == {"eventType": "NodeUnhealthy"}
         assert told["content"]["title"] == message["Subject"]
         assert f"Node {NODE} is unhealthy: HMA detected fault type" in told["content"]["description"]
         assert "Run: llama-1125 of team research, launched by ana" in told["content"]["description"]
         assert told["content"]["nextSteps"] == [f"HyperPod replaces the node. {RESUMES}"]
 
-        stack.deploy(deployable(observability(tmp_path / "platform.yaml", *OTHERS)))
-        urls, (same,) = targets(emulator)
-        assert (urls, same) == ([OTHERS[0]], channel), "a channel changes in place"
-        stack.deploy(deployable(observability(tmp_path / "platform.yaml", None, None)))
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml", **OTHERS)))
+        assert targets(emulator) == (OTHERS["urls"], channels), "a channel changes in place"
+        stack.deploy(deployable(observability(tmp_path / "platform.yaml")))
         assert targets(emulator) == ([], [])
 
 
 def test_the_topic_posts_to_the_url_of_the_file(tmp_path: Path) -> None:
-    resources = observability(tmp_path / "platform.yaml", *OTHERS)["Resources"].values()
+    resources = observability(tmp_path / "platform.yaml", **OTHERS)["Resources"].values()
     posted = [each["Properties"] for each in resources if each["Type"] == "AWS::SNS::Subscription"]
-    assert [each["Endpoint"] for each in posted if each["Protocol"] == "https"] == [OTHERS[0]]
+    assert [each["Endpoint"] for each in posted if each["Protocol"] == "https"] == OTHERS["urls"]
 
 
-def test_a_channel_of_slack_may_do_nothing_in_the_account(tmp_path: Path) -> None:
-    resources = observability(tmp_path / "platform.yaml", *OTHERS)["Resources"]
-    (channel,) = [each for each in resources.values() if each["Type"] == "AWS::Chatbot::SlackChannelConfiguration"]
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_a_channel_gets_the_messages_and_may_do_nothing_in_the_account(kind: str, tmp_path: Path) -> None:
+    resources = observability(tmp_path / "platform.yaml", **OTHERS)["Resources"]
+    (channel,) = [each for each in resources.values() if each["Type"] == kind]
+    (topic,) = [name for name, each in resources.items() if each["Type"] == "AWS::SNS::Topic"]
+    assert channel["Properties"]["SnsTopicArns"] == [{"Ref": topic}]
     (guardrail,) = channel["Properties"]["GuardrailPolicies"]
     assert "policy/AWSDenyAll" in json.dumps(guardrail)
     role = channel["Properties"]["IamRoleArn"]["Fn::GetAtt"][0]

@@ -24,6 +24,7 @@ from trainway.spec.loader import load_platform
 
 ACCOUNT, REGION, NAME = "123456789012", "us-west-2", "atlas"
 WORKSPACE = "T0123ABCD"
+TENANT, TEAM = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000B"
 RESERVATION, BLOCK = "cr-0123456789abcdef0", "cr-0fedcba9876543210"
 ROOT = f"arn:aws:iam::{ACCOUNT}:root"
 CONFIG = json.dumps({"architecture": "amd64", "config": {"Labels": {"trainway.variant": "cuda"}}})
@@ -109,7 +110,7 @@ def make_account(emulator: Emulator, file: Path) -> AtlasAccount:
     account.publish()
     emulator.hold(capacity_reservations=account.reservations(), layers={_digest(CONFIG): CONFIG})
     workspace = {"SlackTeamId": WORKSPACE, "SlackTeamName": "lab"}
-    emulator.hold(slack_workspaces=[workspace])
+    emulator.hold(slack_workspaces=[workspace], microsoft_teams=[{"TenantId": TENANT.upper(), "TeamId": TEAM}])
     client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="25", Type="String")
     location = {"LocationConstraint": REGION}
     client("s3").create_bucket(Bucket=f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}", CreateBucketConfiguration=location)
@@ -254,6 +255,9 @@ def _platform(account: AtlasAccount) -> dict[str, Any]:
         },
         "image": {"uri": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/jobs@{ids['digest']}"},
         "secrets": [{"secret": ids["secret"]}],
-        "observability": {"slack": {"workspace": WORKSPACE, "channel": "C0123ABCD"}},
+        "observability": {
+            "slack": {"workspace": WORKSPACE, "channel": "C0123ABCD"},
+            "microsoft_teams": {"tenant": TENANT, "team": TEAM, "channel": "19%3a0123abcd%40thread.tacv2"},
+        },
         "kubernetes": {"version": KUBERNETES, "admins": [f"arn:aws:iam::{ACCOUNT}:role/Admin"]},
     }

@@ -21,6 +21,8 @@ from tests.preflight.account_of_atlas import (
     POLICY,
     REGION,
     RESERVATION,
+    TEAM,
+    TENANT,
     WORKSPACE,
     AtlasAccount,
     make_account,
@@ -247,7 +249,12 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
     ),
     "workspace not authorized": (
         lambda account: account.emulator.hold(slack_workspaces=[]),
-        "slack", f"the Slack workspace {WORKSPACE} is not authorized", "configure a Slack client",
+        "chat-channels", f"the Slack workspace {WORKSPACE} is not authorized", "configure a Slack client",
+    ),
+    "team of Microsoft Teams not authorized": (
+        lambda account: account.emulator.hold(microsoft_teams=[{"TenantId": TENANT, "TeamId": TENANT}]),
+        "chat-channels", f"the team {TEAM} of the tenant {TENANT} of Microsoft Teams is not authorized",
+        "configure a Microsoft Teams client",
     ),
     "administrator gone": (
         lambda account: [
@@ -294,7 +301,7 @@ def forbidden(account: AtlasAccount, healthy: object) -> tuple[int, list[dict[st
         *("service-quotas:GetServiceQuota", "kms:DescribeKey", "budgets:DescribeBudgets", "fsx:DescribeFileSystems"),
         *("eks:DescribeClusterVersions", "eks:DescribeAddonVersions", "ecr:DescribeImages"),
         *("cloudformation:DescribeStacks", "secretsmanager:DescribeSecret", "s3:ListBuckets"),
-        "chatbot:DescribeSlackWorkspaces",
+        *("chatbot:DescribeSlackWorkspaces", "chatbot:ListMicrosoftTeamsConfiguredTeams"),
     ]  # fmt: skip
     account.emulator.hold(denied=calls)
     try:
@@ -359,6 +366,22 @@ def test_an_open_request_to_raise_a_quota_replaces_the_command_for_a_new_one(
     (found,) = [each for each in findings if "All P5 Spot Instance Requests is 191" in each["what"]]
     assert (status, found["level"]) == (1, "error"), "a deploy would fail before AWS has decided"
     assert fix in found["fix"]
+
+
+def test_a_team_that_the_organization_has_disabled_is_told_with_its_reason(
+    account: AtlasAccount, broken: object
+) -> None:
+    assert broken
+    disabled = {"TenantId": TENANT, "TeamId": TEAM, "State": "DISABLED", "StateReason": "denied by o-0123"}
+    account.emulator.hold(
+        microsoft_teams=[disabled], slack_workspaces=[{"SlackTeamId": WORKSPACE, "SlackTeamName": "lab"}]
+    )
+    others = [option for each in CHECKS if each.name != "chat-channels" for option in ("--skip", each.name)]
+    status, (found,) = run(account, *others)
+    BROKEN["team of Microsoft Teams not authorized"][0](account)
+    BROKEN["workspace not authorized"][0](account)
+    assert (status, found["why"]) == (1, "denied by o-0123")
+    assert f"the team {TEAM} of Microsoft Teams is disabled" in found["what"]
 
 
 def test_a_finding_points_at_the_line_that_it_is_about(

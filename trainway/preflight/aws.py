@@ -111,10 +111,10 @@ class AwsQuestions:
         return answer
 
     def pages(
-        self, service: str, operation: str, *, absent: Collection[str] = (), **asked: Any
+        self, service: str, operation: str, *, absent: Collection[str] = (), region: str | None = None, **asked: Any
     ) -> list[dict[str, Any]]:
         """Return all pages of an answer, and none if AWS answers with one of the codes `absent`. Raises NotAnswered."""
-        client = self._client(service, self.region)
+        client = self._client(service, region or self.region)
         paginator = client.get_paginator(operation)
         found = self._answer(client, operation, absent, lambda: list(_first(iter(paginator.paginate(**asked)))))
         return found or []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import aws_cdk as cdk
 from aws_cdk import aws_chatbot as chatbot
 from aws_cdk import aws_iam as iam
@@ -12,11 +14,11 @@ from constructs import Construct
 
 from stacks.constructs.iam.permissions import regional_arn
 from stacks.constructs.retention import goes_with_its_stack
-from trainway.spec.sections.observability import Observability, Slack
+from trainway.spec.sections.observability import MicrosoftTeams, Observability, Slack
 
 
 class Alerts(Construct):
-    """An encrypted SNS topic that accepts messages only over TLS, and the addresses and the channel that receive them.
+    """An encrypted SNS topic that accepts messages only over TLS, and the addresses and channels that receive them.
 
     It has a key of its own, because `alias/aws/sns` does not let CloudWatch publish. The policy that enforces TLS
     replaces the one by which the account may publish, so the policy names the account's alarms and its workspaces of
@@ -49,27 +51,55 @@ class Alerts(Construct):
         for url in dict.fromkeys(told.urls):
             self.topic.add_subscription(subscriptions.UrlSubscription(url))
         if told.slack:
-            self._tell_channel(name, told.slack)
+            self._tell_slack(name, told.slack)
+        if told.microsoft_teams:
+            self._tell_microsoft_teams(name, told.microsoft_teams)
 
-    def _tell_channel(self, name: str, slack: Slack) -> None:
-        """Let Amazon Q Developer subscribe a channel to the topic. The channel can read nothing and run nothing.
+    def _tell_slack(self, name: str, slack: Slack) -> None:
+        """Let Amazon Q Developer subscribe a channel of Slack to the topic.
 
-        A channel without a guardrail may do all that an administrator may. The name has the workspace, because another
-        workspace is another configuration, which exists before the former one is deleted.
+        The name has the workspace, because another workspace is another configuration, which exists before the former
+        one is deleted.
         https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-chatbot-slackchannelconfiguration.html
         (read 2026-11-27)
         """
-        role = iam.Role(self, "SlackRole", assumed_by=iam.ServicePrincipal("chatbot.amazonaws.com"))
         chatbot.CfnSlackChannelConfiguration(
             self,
             "Slack",
             configuration_name=f"{name}-{slack.workspace}",
             slack_workspace_id=slack.workspace,
             slack_channel_id=slack.channel,
-            iam_role_arn=role.role_arn,
-            guardrail_policies=[f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/AWSDenyAll"],
-            sns_topic_arns=[self.topic.topic_arn],
+            **self._without_permissions("SlackRole"),
         )
+
+    def _tell_microsoft_teams(self, name: str, teams: MicrosoftTeams) -> None:
+        """Let Amazon Q Developer subscribe a channel of Microsoft Teams to the topic.
+
+        The name has the tenant and the team, as that of a channel of Slack has the workspace.
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-chatbot-microsoftteamschannelconfiguration.html
+        (read 2026-12-01)
+        """
+        chatbot.CfnMicrosoftTeamsChannelConfiguration(
+            self,
+            "MicrosoftTeams",
+            configuration_name=f"{name}-{teams.tenant}-{teams.team}",
+            teams_tenant_id=teams.tenant,
+            team_id=teams.team,
+            teams_channel_id=teams.channel,
+            **self._without_permissions("MicrosoftTeamsRole"),
+        )
+
+    def _without_permissions(self, role_id: str) -> dict[str, Any]:
+        """Return the properties of a channel that gets the messages of the topic, and can read and run nothing.
+
+        A channel without a guardrail may do all that an administrator may.
+        """
+        role = iam.Role(self, role_id, assumed_by=iam.ServicePrincipal("chatbot.amazonaws.com"))
+        return {
+            "iam_role_arn": role.role_arn,
+            "guardrail_policies": [f"arn:{cdk.Aws.PARTITION}:iam::aws:policy/AWSDenyAll"],
+            "sns_topic_arns": [self.topic.topic_arn],
+        }
 
 
 def _let_alarms(*actions: str, resource: str) -> iam.PolicyStatement:

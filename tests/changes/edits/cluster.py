@@ -14,6 +14,11 @@ def _operator(**keys: Any) -> Edit:
     return Edit((with_keys("kubernetes", **keys),), REPOSITORIES, says=says, on=("eks",))
 
 
+TEAM = {
+    "tenant": "00000000-0000-4000-8000-00000000000a",
+    "team": "00000000-0000-4000-8000-00000000000b",
+    "channel": "19%3aa%40thread.tacv2",
+}
 REPOSITORIES = r"registry/[A-Z].*"
 # The repositories of what Run:ai replaces.
 KUEUE_AND_PLUGIN = ("ChartsKueue", "Kueue", "ChartsNvidiaDevicePlugin", "NvidiaDevicePlugin")
@@ -96,6 +101,15 @@ OF_CLUSTER: dict[str, Edit] = {
                 "observability", urls=["https://b.example.com/told"], slack={"workspace": "T02", "channel": "C01"}
             ),
             with_keys("observability", urls=[], slack=None),
+        ),
+        "observability/Alerts.*",
+    ),
+    "messages to Microsoft Teams": Edit(
+        (
+            with_keys("observability", microsoft_teams=TEAM),
+            with_keys("observability", microsoft_teams=TEAM | {"channel": "19%3ab%40thread.tacv2"}),
+            with_keys("observability", microsoft_teams=TEAM | {"tenant": "00000000-0000-4000-8000-00000000000c"}),
+            with_keys("observability", microsoft_teams=None),
         ),
         "observability/Alerts.*",
     ),

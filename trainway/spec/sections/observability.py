@@ -28,6 +28,26 @@ SlackChannelId = Annotated[
         "copy the end of the channel's link in Slack, as in C0123ABCD",
     ),
 ]
+# The patterns of the schema of AWS::Chatbot::MicrosoftTeamsChannelConfiguration:
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-chatbot-microsoftteamschannelconfiguration.html
+# (read 2026-12-01)
+MicrosoftId = Annotated[
+    str,
+    Matches(
+        r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+        "it is not the ID of a tenant or a team of Microsoft Teams, which is a UUID",
+        "copy the ID that the console of Amazon Q Developer in chat applications shows, as in "
+        "0123abcd-4567-89ab-cdef-0123456789ab",
+    ),
+]
+TeamsChannelId = Annotated[
+    str,
+    Matches(
+        r"[A-Za-z0-9_=+/.,-]{1,80}%3[aA][A-Za-z0-9_=+/.,-]{1,80}%40[A-Za-z0-9_=+/.,-]{1,80}",
+        "it is not the ID of a channel of Microsoft Teams as in the channel's link, with %3a and %40",
+        "copy the part of the channel's link behind /channel/, as in 19%3a0123456789abcdef%40thread.tacv2",
+    ),
+]
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AIMlflowConfig.html (read 2026-11-27)
 MlflowArn = Annotated[
     str,
@@ -47,7 +67,8 @@ def _posted_to(address: str) -> str:
         raise wrong(reason, "write the public name of a host")
     if host == "hooks.slack.com" or host.endswith(".webhook.office.com"):
         reason = "its webhooks take no messages of SNS, and do not confirm that they get them"
-        raise wrong(reason, "use observability.slack, or a host of yours that passes messages on")
+        key = "observability.slack" if host == "hooks.slack.com" else "observability.microsoft_teams"
+        raise wrong(reason, f"use {key}, or a host of yours that passes messages on")
     return reachable_host(address)
 
 
@@ -72,6 +93,20 @@ class Slack(Section):
     channel: SlackChannelId = Field(description="ID of the channel: the end of the channel's link in Slack.")
 
 
+class MicrosoftTeams(Section):
+    """`observability.microsoft_teams`: a channel of Microsoft Teams that gets the messages."""
+
+    tenant: MicrosoftId = Field(
+        description="ID of the tenant of Microsoft Teams. Authorize the team first in the console of Amazon Q "
+        "Developer in chat applications, which shows both IDs."
+    )
+    team: MicrosoftId = Field(description="ID of the team in the tenant.")
+    channel: TeamsChannelId = Field(
+        description="ID of the channel: the part behind /channel/ in the channel's link in Microsoft Teams, for "
+        "example 19%3a0123456789abcdef%40thread.tacv2."
+    )
+
+
 class Observability(Section):
     """Metrics of the platform, and who is notified of alarms."""
 
@@ -83,6 +118,9 @@ class Observability(Section):
     )
     notify: Email | None = Field(None, description="Email address for alarms. AWS sends it a confirmation request.")
     slack: Slack | None = Field(None, description="Channel of Slack for alarms and events. Default: none.")
+    microsoft_teams: MicrosoftTeams | None = Field(
+        None, description="Channel of Microsoft Teams for alarms and events. Default: none."
+    )
     urls: tuple[MessageUrl, ...] = Field(
         (),
         description="Addresses to which SNS posts alarms and events, for example "
