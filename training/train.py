@@ -92,7 +92,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # A rank that crashes in native code prints its Python stack. torchrun tells no more than the signal.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
-    stop = StopSignal()
+    stop, began = StopSignal(), time.time()
     try:
         job = read_job(arguments.config)
         stopped = train(job, arguments.until_step, arguments.profile, stop)
@@ -100,14 +100,14 @@ def main() -> None:
         wait_for_first_rank(error.status, stop)
         for line in str(error).splitlines():
             print(f"{arguments.config}: {line}", file=sys.stderr)
-        write_failure(str(error), error.status)
+        write_failure(str(error), error.status, began)
         end_without_saver(error.status)
         sys.exit(error.status)
     except Exception as error:
         if fault := device_fault(error):
             suspect(directory_of(job), node_name(), "fault", fault, this_attempt())
         if os.environ.get("LOCAL_RANK", "0") == "0":
-            write_failure(f"{type(error).__name__}: {error}", 1)
+            write_failure(f"{type(error).__name__}: {error}", 1, began)
         if is_saving():
             traceback.print_exc()
         end_without_saver(1)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.registry.state import RunState, parse_state
 
@@ -43,6 +45,9 @@ def test_a_run_writes_its_steps_its_checkpoint_and_how_it_ended(
     last = done if stopped.step != job["steps"] else stopped
     assert last.step == last.steps == job["steps"] and last.loss and last.step_seconds
     assert last.checkpoint is not None and last.checkpoint["step"] == job["steps"]
+    assert [(each.attempt, each.state, each.step) for each in done.earlier] == [(1, stopped.state, stopped.step)]
+    assert last.first_step and last.productive and last.stepping
+    assert last.productive <= last.stepping < last.written - last.started
     assert Path(last.checkpoint["location"]).exists()
 
 
@@ -84,3 +89,44 @@ def test_a_loss_that_is_no_number_leaves_a_state_that_is_json(tmp_path: Path) ->
     writer.close("succeeded")
     text = (tmp_path / "state").read_text()
     assert "NaN" not in text and json.loads(text)["step"] == 1
+
+
+def writer_of(file: Path, attempt: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the writer of an attempt, whose ranks meet at a port of its own."""
+    from training.observe.run_state import StateWriter
+
+    monkeypatch.setenv("MASTER_PORT", attempt)
+    return StateWriter(str(file))
+
+
+def test_ranks_that_fail_together_are_one_attempt_with_the_reason_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from training.observe.run_state import write_failure
+
+    file = tmp_path / "state"
+    monkeypatch.setenv("TRAINWAY_STATE", str(file))
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    for reason in ("the first", "another"):
+        write_failure(reason, 1, started=5.0)
+    # Rank 0 learns of it only when it writes.
+    first = writer_of(file, "29501", monkeypatch)
+    first.take("start", {"steps": 9, "startup_seconds": 2.0})
+    first.close("stopped")
+    state = state_of(file)
+    assert state is not None and (state.attempt, state.state, state.reason) == (1, "failed", "the first")
+    assert state.stepping == state.productive == 0
+
+    # The second attempt is lost, and the third fails before its first step.
+    second = writer_of(file, "29502", monkeypatch)
+    step = {"loss": 1.0, "step_seconds": 4.0, "breakdown": {"data_wait": 0.5, "checkpoint": 1.0}, "skipped": False}
+    for number in (6, 7):
+        second.take("step", step | {"step": number, "skipped": number == 7})
+    second.close("running")
+    monkeypatch.setenv("MASTER_PORT", "29503")
+    write_failure("the third", 3, started=20.0)
+    state = state_of(file)
+    assert state is not None and (state.attempt, state.started, state.exit_status) == (3, 20.0, 3)
+    lost = state.earlier[1]
+    assert [(each.attempt, each.state) for each in state.earlier] == [(1, "failed"), (2, "running")]
+    assert (lost.first_step, lost.step, lost.stepping, lost.productive) == (6, 7, 8.0, 2.5)

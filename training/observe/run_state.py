@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training.hosts.location_files import is_s3, write
+from training.hosts.suspect_nodes import this_attempt
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -30,6 +31,12 @@ SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "30"))
 _LONGEST_END_SECONDS = 5.0
 # The pace of a run is the median of its last steps, so that a checkpoint or an evaluation does not change it.
 _STEPS_OF_PACE = 50
+# What the state keeps of an earlier attempt, and of how many. trainway/launch/node/aws_on_node.py has the same.
+_OF_EARLIER = ("attempt", "started", "written", "state", "first_step", "step", "stepping", "productive", "exit_status")
+_MOST_EARLIER = 100
+_LONGEST_REASON = 300
+# A job that takes no step has used no time for steps. Of a program that reports none, nobody knows.
+_NO_STEPS = {"stepping": 0.0, "productive": 0.0}
 
 
 def run_state() -> StateWriter | None:
@@ -46,7 +53,7 @@ class StateWriter:
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._now: dict[str, Any] = {"state": "running", "started": time.time()}
+        self._now: dict[str, Any] = {"state": "running", "started": time.time(), **_NO_STEPS}
         self._paces = deque[float](maxlen=_STEPS_OF_PACE)
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -61,17 +68,28 @@ class StateWriter:
                 self._now["nodes"] = list(values["nodes"])
             elif event == "start":
                 self._now["steps"] = values["steps"]
+                self._now["started"] -= values.get("startup_seconds", 0.0)
             elif event == "step":
-                self._paces.append(values["step_seconds"])
-                self._now |= {"step": values["step"], "loss": values["loss"], "stepped": time.time()}
+                self._take_step(values)
             elif event == "stragglers":
                 self._now["stragglers"] = values["reason"] if values["stragglers"] else None
             elif event == "checkpoint":
                 saved = {name: values[name] for name in ("step", "location", "every")}
                 self._now["checkpoint"] = saved | {"time": time.time()}
-        if event == "step" and self._thread is None:
+        # From the start on, so that an attempt without a step leaves its time, too.
+        if event in ("start", "step") and self._thread is None:
             self._thread = threading.Thread(target=self._write_until_the_end, name="run state", daemon=True)
             self._thread.start()
+
+    def _take_step(self, values: Mapping[str, Any]) -> None:
+        """Take a step. Its time is productive, except waits for data and for a checkpoint, unless it was skipped."""
+        seconds, waits = values["step_seconds"], values.get("breakdown", {})
+        self._paces.append(seconds)
+        self._now |= {"step": values["step"], "loss": values["loss"], "stepped": time.time()}
+        self._now.setdefault("first_step", values["step"])
+        useful = 0.0 if values.get("skipped") else seconds - waits.get("data_wait", 0.0) - waits.get("checkpoint", 0.0)
+        for name, spent in (("stepping", seconds), ("productive", max(0.0, useful))):
+            self._now[name] = round(self._now[name] + spent, 3)
 
     def close(self, state: str) -> None:
         """Write that the run is `succeeded` or `stopped`."""
@@ -106,20 +124,50 @@ class StateWriter:
     def _after(self, before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
         """Return the state to write. A failure of this attempt stays: the ranks are stopped because one has failed."""
         if self._attempt is None:
-            self._attempt = before.get("attempt", 0) + 1
-        has_failed = before.get("state") == "failed" and before.get("attempt") == self._attempt
-        return before if has_failed else now | {"attempt": self._attempt}
+            self._attempt = before.get("attempt", 0) + (not _is_of_this_attempt(before))
+        now |= {"attempt": self._attempt, "ranks": _ranks()}
+        if before.get("attempt") != self._attempt:
+            return now | {"earlier": _with_last(before)}
+        if before.get("state") == "failed":
+            # Rank 0 alone knows the times and the steps of the attempt.
+            now |= {name: before.get(name) for name in ("state", "reason", "exit_status")}
+        return now | {"earlier": before.get("earlier", [])}
 
 
-def write_failure(reason: str, status: int) -> None:
-    """Write that the run has failed, and why. `status` is the exit status. Never raises."""
+def _ranks() -> str:
+    """Return the name of the attempt, which all of its ranks know. Without torchrun, each process is an attempt."""
+    return this_attempt() if "MASTER_PORT" in os.environ else f"process {os.getpid()}"
+
+
+def _is_of_this_attempt(state: Mapping[str, Any]) -> bool:
+    return state.get("ranks") == _ranks()
+
+
+def _with_last(before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is kept of the attempts up to that of the state before, the oldest first."""
+    if "attempt" not in before:
+        return []
+    last = {name: before[name] for name in _OF_EARLIER if before.get(name) is not None}
+    if before.get("reason"):
+        last["reason"] = str(before["reason"])[:_LONGEST_REASON]
+    return [*before.get("earlier", []), last][-_MOST_EARLIER:]
+
+
+def write_failure(reason: str, status: int, started: float | None = None) -> None:
+    """Write that the run has failed, and why. Never raises.
+
+    `status` is the exit status, and `started` the time at which this process began, in seconds since the epoch.
+    """
     location = os.environ.get("TRAINWAY_STATE")
     if location is None:
         return
 
     def after(before: dict[str, Any]) -> dict[str, Any]:
-        if before.get("state") != "running":
-            before = {"attempt": before.get("attempt", 0) + 1, "started": time.time()}
+        if not _is_of_this_attempt(before):
+            following = {"attempt": before.get("attempt", 0) + 1, "started": started or time.time(), "ranks": _ranks()}
+            before = following | _NO_STEPS | {"earlier": _with_last(before)}
+        elif before.get("state") == "failed":
+            return before  # the first rank that failed is closer to the cause
         return before | {"state": "failed", "reason": reason, "exit_status": status}
 
     with contextlib.suppress(Exception):  # the reason is printed, too

@@ -16,6 +16,7 @@ import pytest
 
 from emulator import Emulator, running
 from tests.lifecycle_scripts.slurm_cluster import wait_for
+from trainway.launch.node import aws_on_node
 from trainway.launch.node.exit_statuses import NOT_FOUND, STOPPED
 from trainway.launch.program.program import STARTER
 from trainway.launch.registry.state import RunState, parse_state, state_key_of
@@ -24,6 +25,7 @@ from trainway.launch.registry.store import Registry
 REGISTRY = Registry("atlas", "us-east-1", "atlas-data", ("research",))
 RUN, TEAM = "llama-1", "research"
 LOCATION = f"s3://{REGISTRY.bucket}/{state_key_of(TEAM, RUN)}"
+RUNNING = '{"schema_version": 1, "state": "running", "attempt": 2, "started": 1.0, "written": 2.0'
 STEPS = """
 import sys, time
 for step in range(1, 1000):
@@ -87,6 +89,31 @@ def test_a_program_that_runs_has_its_step_its_pace_and_its_end(tmp_path: Path) -
     ended = state()
     assert ended is not None and (ended.state, ended.step, ended.loss, ended.attempt) == ("succeeded", 59, 10 / 59, 1)
     assert ended.seconds_left is None and ended.exit_status == 0
+    assert ended.first_step is not None and ended.first_step < 59
+    # The program sleeps before each step but the first, and its clock is that of this machine.
+    assert ended.stepping is not None
+    assert 0.05 * (59 - ended.first_step) < ended.stepping < ended.written - ended.started
+
+
+def test_a_program_that_reports_no_steps_still_writes_that_it_runs(tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    program = start(tmp_path, "--", sys.executable, "-c", f"import sys, time{WAITS}", str(end))
+    wait_for("it runs", lambda: state() is not None)
+    first = state()
+    assert first is not None
+    wait_for("it has written again", lambda: bool((now := state()) and now.written > first.written))
+    end.touch()
+    assert program.wait(300) == 0, program.communicate()
+
+
+def test_the_state_keeps_the_newest_earlier_attempts() -> None:
+    for attempt in range(1, 104):
+        told = {"schema_version": 1, "attempt": attempt, "started": 10.0 * attempt, "written": 10.0 * attempt + 5}
+        aws_on_node.write_state(LOCATION, json.dumps(told | {"state": "failed", "reason": "x" * 400, "nodes": ["a"]}))
+    last = state()
+    assert last is not None and last.attempt == 103
+    assert [each.attempt for each in last.earlier] == list(range(3, 103))
+    assert {len(each.reason or "") for each in last.earlier} == {300}
 
 
 def test_a_program_that_is_stopped_and_one_that_fails_say_so_and_attempts_count(tmp_path: Path) -> None:
@@ -100,6 +127,9 @@ def test_a_program_that_is_stopped_and_one_that_fails_say_so_and_attempts_count(
     failed = state()
     assert failed is not None and (failed.state, failed.attempt, failed.step) == ("failed", 2, None)
     assert failed.reason is not None and "./absent: there is no such file" in failed.reason
+    (before,) = failed.earlier
+    assert (before.attempt, before.state, before.exit_status) == (1, "stopped", STOPPED)
+    assert before.started < before.written <= failed.started
 
 
 def test_the_failure_of_any_node_is_that_of_the_run(tmp_path: Path) -> None:
@@ -154,7 +184,13 @@ pathlib.Path({str(tmp_path / "written")!r}).write_text(content)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "state": "running"}', "not json"]
+    "text",
+    [
+        *("", "[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "state": "running"}', "not json"),
+        # An earlier attempt without its times, and one that has taken infinitely long.
+        f'{RUNNING}, "earlier": [{{"attempt": 1, "state": "failed"}}]}}',
+        f'{RUNNING}, "earlier": [{RUNNING}, "stepping": Infinity}}]}}',
+    ],
 )
 def test_what_is_no_state_is_no_state(text: str) -> None:
     with pytest.raises(ValueError):

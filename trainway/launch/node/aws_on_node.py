@@ -40,6 +40,11 @@ _FOR_GOOD = (
 # Answers of S3 to a conditional write, if another one happened meanwhile.
 _MEANWHILE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey")
 
+# What the state keeps of an earlier attempt, and of how many. training/observe/run_state.py has the same.
+_OF_EARLIER = ("attempt", "started", "written", "state", "first_step", "step", "stepping", "productive", "exit_status")
+_MOST_EARLIER = 100
+_LONGEST_REASON = 300
+
 
 class CannotRead(Exception):
     """What cannot be read, and with which exit status."""
@@ -108,6 +113,8 @@ def write_state(location: str, text: str) -> None:
         if before.get("attempt") == state["attempt"]:
             failed = {name: before.get(name) for name in ("state", "reason", "exit_status")}
             state = {**before, **state, **(failed if before.get("state") == "failed" else {})}
+        else:
+            state["earlier"] = _with_last(before)
         try:
             _put_object(bucket, key, json.dumps(state), condition)
         except CannotRead as problem:
@@ -115,6 +122,16 @@ def write_state(location: str, text: str) -> None:
                 raise
             continue
         return
+
+
+def _with_last(before: "dict[str, Any]") -> "list[Any]":
+    """Return what is kept of the attempts up to that of the state before, the oldest first."""
+    if "attempt" not in before:
+        return []
+    last = {name: before[name] for name in _OF_EARLIER if before.get(name) is not None}
+    if before.get("reason"):
+        last["reason"] = str(before["reason"])[:_LONGEST_REASON]
+    return [*before.get("earlier", []), last][-_MOST_EARLIER:]
 
 
 def _state_before(bucket: str, key: str) -> "tuple[dict[str, Any], tuple[str, str]]":

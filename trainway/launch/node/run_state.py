@@ -41,7 +41,6 @@ class NodeState:
         self._stepped = 0.0
         self._lock = threading.Lock()
         self._next_write = 0.0
-        self._is_written = False
         self._is_reported = False
         self._writer: subprocess.Popen[str] | None = None
         self.environment = dict(os.environ)
@@ -56,13 +55,17 @@ class NodeState:
             before, step, now = self._now.get("step"), values.get("step"), time.monotonic()
             if step is not None and step != before:
                 if before is not None and step > before:
+                    if is_progress:
+                        spent = self._now.get("stepping", 0.0) + now - self._stepped
+                        self._now["stepping"] = round(spent, 3)
                     self._paces = [*self._paces, (now - self._stepped) / (step - before)][-_STEPS_OF_PACE:]
                 self._stepped, self._now["stepped"] = now, time.time()
+                if is_progress and math.isfinite(step):
+                    self._now.setdefault("first_step", step)
             known = {name: values[name] for name in ("step", "steps", "loss") if values.get(name) is not None}
             # JSON has neither NaN nor Infinity, and other programs refuse them.
             self._now.update({name: value for name, value in known.items() if math.isfinite(value)})
             self._has_step = self._has_step or (is_progress and "step" in self._now)
-            self._is_written = False
 
     @property
     def has_step(self) -> bool:
@@ -93,9 +96,9 @@ class NodeState:
         if self._writer is not None and self._writer.poll() is None:
             return
         self._finish()
-        if not self._is_written:
-            self._next_write = time.monotonic() + SECONDS_BETWEEN_WRITES
-            self._begin()
+        # A state that nobody writes any more tells that the node is lost, also for a program that reports no steps.
+        self._next_write = time.monotonic() + SECONDS_BETWEEN_WRITES
+        self._begin()
 
     def end(self, state: str, reason: str, status: int) -> None:
         """Write how the run ended. A node that does not lead writes only that it failed."""
@@ -113,7 +116,6 @@ class NodeState:
 
     def _begin(self) -> None:
         with self._lock:
-            self._is_written = True
             pace = {"step_seconds": statistics.median(self._paces)} if self._paces else {}
             text = json.dumps({**self._now, **pace, "schema_version": VERSION, "written": time.time()})
         assert self._location is not None

@@ -242,7 +242,7 @@ def parse(text: str, key: str) -> RunRecord:
     try:
         found = _Record.model_validate(stated)
     except (ValidationError, RecursionError) as error:
-        raise ValueError(_first_problem(error)) from None
+        raise ValueError(first_problem(error)) from None
     if not is_run_name(found.run) or key_of(found.team, found.run) != key:
         raise ValueError("it names another run than its key")
     if "job.yaml" not in found.files:
@@ -252,7 +252,7 @@ def parse(text: str, key: str) -> RunRecord:
     return RunRecord(**stated)
 
 
-def _first_problem(error: ValidationError | RecursionError) -> str:
+def first_problem(error: ValidationError | RecursionError) -> str:
     """Describe the first invalid value by its keys. The description does not contain the value."""
     if isinstance(error, RecursionError):
         return "its values are nested too deeply"

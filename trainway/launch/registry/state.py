@@ -9,19 +9,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from trainway.launch.registry.record import prefix_of
+from trainway.launch.registry.record import first_problem, prefix_of
 from trainway.spec.shown import shown
 
 VERSION = 1
 VARIABLE = "TRAINWAY_STATE"
 """The environment variable that has the location of the state."""
+Ending = Literal["running", "succeeded", "stopped", "failed"]
+STATE = ".state"
+"""How the key of a state ends."""
 OLD_SECONDS = 180
 """A run that has written nothing for so long does not run, or cannot reach the bucket."""
+
+
+@dataclass(frozen=True)
+class AttemptState:
+    """An attempt as its run wrote it last. Times are in seconds since the epoch, and None is unknown.
+
+    `state` is that of the run; `running` stands for an earlier attempt that wrote no end. `stepping` is the time in
+    steps in seconds, and `productive` the part of it that was no wait, and in no step that was skipped.
+    """
+
+    attempt: int
+    state: Ending
+    started: float
+    written: float
+    first_step: int | None = None
+    step: int | None = None
+    stepping: float | None = None
+    productive: float | None = None
+    reason: str | None = None
+    exit_status: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,10 +56,11 @@ class RunState:
     of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint. Its key
     `every` is the number of steps to the next checkpoint. `stragglers` names the ranks that slow down the others.
     `step_seconds` is the time of a step in seconds, from the last ones. `nodes` has the name of each node, and the ID
-    of its instance behind a space.
+    of its instance behind a space. AttemptState has the meaning of `first_step`, `stepping`, and
+    `productive`. `earlier` has the newest attempts before this one, the oldest first.
     """
 
-    state: str
+    state: Ending
     attempt: int
     started: float
     written: float
@@ -50,6 +74,15 @@ class RunState:
     exit_status: int | None = None
     nodes: tuple[str, ...] = ()
     stragglers: str | None = None
+    first_step: int | None = None
+    stepping: float | None = None
+    productive: float | None = None
+    earlier: tuple[AttemptState, ...] = ()
+
+    @property
+    def attempts(self) -> tuple[AttemptState, ...]:
+        """The attempts that are known, the oldest first."""
+        return (*self.earlier, AttemptState(**{each.name: getattr(self, each.name) for each in fields(AttemptState)}))
 
     @property
     def seconds_left(self) -> float | None:
@@ -61,7 +94,7 @@ class RunState:
 
 def state_key_of(team: str | None, run: str) -> str:
     """Return the key of a run's state in the bucket."""
-    return f"{prefix_of(team)}{run}.state"
+    return f"{prefix_of(team)}{run}{STATE}"
 
 
 _Shown = Annotated[str, AfterValidator(shown)]
@@ -80,33 +113,45 @@ class _Checkpoint(BaseModel):
     every: _Count | None = None
 
 
-class _State(BaseModel):
+class _Attempt(BaseModel):
     model_config = _WRITTEN
-    state: Literal["running", "succeeded", "stopped", "failed"]
     attempt: _Count
+    state: Ending
     started: _Seconds
     written: _Seconds
+    first_step: _Count | None = None
     step: _Count | None = None
+    stepping: _Seconds | None = None
+    productive: _Seconds | None = None
+    reason: _Shown | None = None
+    exit_status: int | None = None
+
+
+class _State(_Attempt):
     steps: _Count | None = None
     loss: float | None = None
     stepped: _Seconds | None = None
     step_seconds: _Seconds | None = None
     checkpoint: _Checkpoint | None = None
-    reason: _Shown | None = None
-    exit_status: int | None = None
     nodes: list[_Shown] = []
     stragglers: _Shown | None = None
+    # The writers keep 100.
+    earlier: Annotated[list[_Attempt], Field(max_length=1000)] = []
 
 
 def parse_state(text: str) -> RunState:
     """Return the state in a text. Raises ValueError for a text that is no state of this version's schema."""
     try:
         stated = json.loads(text)
-    except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
     if not isinstance(stated, dict) or stated.pop("schema_version", None) != VERSION:
         raise ValueError("it is no state of a run that this version of Trainway can read")
-    found = _State.model_validate(stated).model_dump()
+    try:
+        found = _State.model_validate(stated).model_dump()
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None
     if found["checkpoint"] is not None and found["checkpoint"]["every"] is None:
         del found["checkpoint"]["every"]
-    return RunState(**found | {"nodes": tuple(found["nodes"])})
+    earlier = tuple(AttemptState(**each) for each in found["earlier"])
+    return RunState(**found | {"nodes": tuple(found["nodes"]), "earlier": earlier})
