@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.kubernetes.stand_in_api import GROUPS, Api, serving
+from tests.launch.registry.launches import SAGEMAKER, of_run
 from tests.prometheus import prometheus
 from trainway.cli import app
 from trainway.commands.live import _screen
@@ -36,11 +37,12 @@ from trainway.launch.kubernetes.context import eks_arn
 from trainway.launch.kubernetes.who_shares import RUN_LABEL
 from trainway.launch.local.watch import handle_of
 from trainway.launch.registry.connections import ConnectedPlatform, connect, registry_of
-from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.record import RunRecord, key_of
 from trainway.launch.registry.state import state_key_of
 from trainway.launch.runs.run_directory import now, record_submission, recorded_launch
 from trainway.launch.target.cluster_state import ClusterNode, run_metrics
-from trainway.launch.top.gather import Site, TopJob, site_of
+from trainway.launch.target.known import target_named
+from trainway.launch.top.gather import Site, TopJob, _training_jobs, site_of
 from trainway.manifests.chart_values import NODES_LABEL
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
@@ -207,6 +209,39 @@ def record_run(
         }
         s3 = boto3.client("s3", region_name=hand_off.region)
         s3.put_object(Bucket=hand_off.bucket, Key=state_key_of("research", name), Body=json.dumps(written).encode())
+
+
+def test_training_jobs_are_those_of_the_store_and_unreadable_records_are_named(deployed: HandOff) -> None:
+    from moto.sagemaker.models import sagemaker_backends
+
+    registry = registry_of(deployed)
+    sagemaker = boto3.client("sagemaker", region_name=deployed.region)
+    for name in ("trains", "ended"):
+        record = RunRecord(name, "research", "ada", now(), {"job.yaml": ""})
+        registry.write(record.taken(of_run(SAGEMAKER, name)))
+        sagemaker.create_training_job(
+            TrainingJobName=name,
+            RoleArn="arn:aws:iam::123456789012:role/job",
+            AlgorithmSpecification={"TrainingInputMode": "File"},
+            OutputDataConfig={"S3OutputPath": "s3://data/outputs"},
+            ResourceConfig={"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            StoppingCondition={"MaxRuntimeInSeconds": 60},
+        )
+        # Jobs of moto end as soon as they begin.
+        job = sagemaker_backends["123456789012"][deployed.region].training_jobs[name]
+        job.training_job_status, job.secondary_status = "InProgress", "Training"
+    record_run(deployed, "llama", step=9)
+    s3 = boto3.client("s3", region_name=deployed.region)
+    for name, state in (("trains", "running"), ("ended", "failed")):
+        told = {"schema_version": 1, "state": state, "attempt": 1, "started": 1.0, "written": 2.0, "step": 7}
+        s3.put_object(Bucket=deployed.bucket, Key=state_key_of("research", name), Body=json.dumps(told).encode())
+    s3.put_object(Bucket=deployed.bucket, Key=key_of("research", "broken"), Body=b"{")
+    unknown: list[str] = []
+    found = _training_jobs(registry, target_named("kubernetes"), unknown)
+    assert [(each.name, each.target, each.step, each.team) for each in found] == [
+        ("trains", "sagemaker", "7", "research")
+    ]
+    assert unknown == ["the record of the run broken is unreadable: it is not JSON"]
 
 
 def only(jobs: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import boto3
@@ -15,13 +16,15 @@ from emulator import Emulator, running
 from tests.launch.registry.launches import SLURM
 from tests.synthesis import ROOT
 from trainway.launch.registry import connections, find
-from trainway.launch.registry.record import RunRecord, key_of, parse
-from trainway.launch.registry.store import NameTaken, Registry
+from trainway.launch.registry.record import RunRecord, UnreadableRecord, key_of, parse
+from trainway.launch.registry.state import state_key_of
+from trainway.launch.registry.store import NameTaken, RecordedRun, Registry
 from trainway.launch.runs.run_directory import read_launch
 from trainway.spec.errors import UsageError
 
 REGISTRY = Registry("atlas", "us-east-1", "data", ("research", "product"))
 RECORD = RunRecord("nightly-1", "research", "ada", "2026-11-24T10:00:00+00:00", {"job.yaml": "name: nightly\n"})
+RUNNING = '{"schema_version": 1, "state": "running", "attempt": 1, "started": 1.0, "written": 2.0}'
 WRITER = """
 import sys
 from tests.launch.registry.test_store import RECORD, REGISTRY
@@ -117,6 +120,52 @@ def test_runs_are_found_by_the_beginning_of_their_names() -> None:
         "nightly-step-2",
         "nightly-step-4",
     ]
+
+
+def put(key: str, text: str) -> None:
+    boto3.client("s3", region_name=REGISTRY.region).put_object(Bucket=REGISTRY.bucket, Key=key, Body=text.encode())
+
+
+def test_runs_come_with_their_states_and_the_others_are_named() -> None:
+    names = ["a", "a-1", "b", "c", "d"]
+    for run in names:
+        REGISTRY.reserve(replace(RECORD, run=run))
+    for run, text in (("a", RUNNING), ("a-1", RUNNING.replace("running", "failed")), ("c", "{"), ("orphan", RUNNING)):
+        put(state_key_of("research", run), text)
+    put(key_of("research", "d"), "no record")
+    put("runs/research/.registry/notes.txt", "something else")
+    found = {each.record.run: each.state for each in REGISTRY.runs("research") if isinstance(each, RecordedRun)}
+    assert {run: state and state.state for run, state in found.items()} == {"a": "running", "a-1": "failed", "b": None}
+    others = {each.run: each.why for each in REGISTRY.runs("research") if isinstance(each, UnreadableRecord)}
+    assert others == {
+        "c": "its state: it is not JSON",
+        "d": "it is not JSON",
+        "orphan": "the run has a state and no record",
+    }
+
+
+def test_only_runs_that_changed_since_and_are_wanted_are_read() -> None:
+    for name in ("old", "other", "run"):
+        REGISTRY.reserve(replace(RECORD, run=name))
+        put(state_key_of("research", name), RUNNING)
+    asked: list[str] = []
+    registry = replace(REGISTRY)
+    registry._client.meta.events.register(
+        "before-call.s3.GetObject", lambda params, **_: asked.append(str(params["url_path"]).rpartition("/")[2])
+    )
+    [run] = registry.runs("research", wanted=lambda record: record.run == "run")
+    assert isinstance(run, RecordedRun) and run.record.run == "run" and run.changed <= datetime.now(UTC)
+    assert sorted(asked) == ["old.json", "other.json", "run.json", "run.state"]
+    asked.clear()
+    assert list(registry.runs("research", since=datetime.now(UTC) + timedelta(days=1))) == [] and asked == []
+
+
+def test_runs_on_several_pages_of_the_list_are_whole() -> None:
+    for number in range(520):
+        put(key_of("research", f"r{number}"), replace(RECORD, run=f"r{number}").as_text())
+        put(state_key_of("research", f"r{number}"), RUNNING)
+    found = list(REGISTRY.runs("research"))
+    assert len(found) == 520 and all(isinstance(each, RecordedRun) and each.state for each in found)
 
 
 def test_a_bucket_that_cannot_be_written_is_a_sentence_with_the_right_that_is_missing() -> None:

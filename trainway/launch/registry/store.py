@@ -7,12 +7,16 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import groupby, islice
 from typing import Any
 
 from trainway.launch.registry.record import RECORD, RunRecord, UnreadableRecord, key_of, parse, prefix_of
-from trainway.launch.registry.state import RunState, parse_state, state_key_of
+from trainway.launch.registry.state import STATE, RunState, parse_state, state_key_of
 from trainway.launch.runs.names import is_run_name
 from trainway.launch.target.protocol import Handle
 from trainway.spec.errors import UsageError, usage_error
@@ -26,8 +30,24 @@ _DENIED = {"AccessDenied", "403"}
 _MOST_BYTES = 16 * 2**20
 
 
+# Each record is a request, and takes about as long as S3 takes to answer. A part of them is in memory at a time.
+_RECORDS_AT_A_TIME, _REQUESTS_AT_A_TIME = 32, 8
+
+
 class NameTaken(Exception):
     """A run of the team has the name already."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The record of a run, and what the run wrote about itself, or None if it has written nothing.
+
+    `changed` is the time of the last write of the state, or of a record without a state, by the clock of S3.
+    """
+
+    record: RunRecord
+    state: RunState | None
+    changed: datetime
 
 
 @dataclass(frozen=True)
@@ -67,7 +87,7 @@ class Registry:
 
         try:
             for key in (record.key, state_key_of(record.team, record.run)):
-                self._client().delete_object(Bucket=self.bucket, Key=key)
+                self._client.delete_object(Bucket=self.bucket, Key=key)
         except (BotoCoreError, ClientError) as error:
             raise self._problem("deleted", record.key, "s3:DeleteObject", error) from None
 
@@ -130,20 +150,69 @@ class Registry:
         for team in teams or self._teams():
             yield from self._listed(prefix_of(team), prefix_of(team), is_asked_for=bool(teams))
 
+    def runs_of_teams(
+        self, *, since: datetime | None = None, wanted: Callable[[RunRecord], bool] = lambda _: True
+    ) -> Iterator[RecordedRun | UnreadableRecord]:
+        """Yield the runs of all teams whose records this person may list. The arguments are those of `runs`."""
+        for team in self._teams():
+            with contextlib.suppress(PermissionError):
+                yield from self.runs(team, since=since, wanted=wanted)
+
+    def runs(
+        self,
+        team: str | None,
+        *,
+        since: datetime | None = None,
+        wanted: Callable[[RunRecord], bool] = lambda _: True,
+    ) -> Iterator[RecordedRun | UnreadableRecord]:
+        """Yield the runs of a team that were launched or have written their state since a time, by their names.
+
+        The state of a run whose record is not `wanted` is not read, and the run is left out. A run of which either
+        cannot be read is an UnreadableRecord. A list of any length takes little memory: its pages are read one by one.
+        Raises UsageError if the records cannot be listed, or may not be read, and PermissionError if S3 forbids to
+        list them.
+        """
+        # The state of a run is listed beside its record, because no name has a dot.
+        entries = (each for each in self._entries(prefix_of(team)) if each["Key"].endswith((RECORD, STATE)))
+        listed = groupby(entries, key=lambda each: str(each["Key"]).rpartition(".")[0])
+        found = ({each["Key"]: each["LastModified"] for each in objects} for _, objects in listed)
+        recent = (times for times in found if since is None or max(times.values()) >= since)
+        with ThreadPoolExecutor(_REQUESTS_AT_A_TIME) as pool:
+            while some := list(islice(recent, _RECORDS_AT_A_TIME)):
+                yield from filter(None, pool.map(lambda times: self._run_of(times, wanted), some))
+
+    def _run_of(
+        self, times: Mapping[str, datetime], wanted: Callable[[RunRecord], bool]
+    ) -> RecordedRun | UnreadableRecord | None:
+        """Return a run by the keys of its objects and the times of their last writes.
+
+        None stands for a run that is not wanted, or that was deleted after it was listed.
+        """
+        key = min(times).removesuffix(STATE).removesuffix(RECORD) + RECORD
+        has_state = any(each.endswith(STATE) for each in times)
+        if key not in times:
+            return UnreadableRecord(key, "the run has a state and no record")
+        try:
+            record = self._get(key)
+            if isinstance(record, UnreadableRecord) or not wanted(record):
+                return record if isinstance(record, UnreadableRecord) else None
+            state = parse_state(self._text(state_key_of(record.team, record.run))) if has_state else None
+            return RecordedRun(record, state, times[max(times)])
+        except LookupError:
+            return None
+        except PermissionError as error:
+            raise self._problem("read", key, "s3:GetObject", error) from None
+        except ValueError as error:
+            return UnreadableRecord(key, f"its state: {error}")
+
     def _listed(self, where: str, prefix: str, *, is_asked_for: bool) -> Iterator[RunRecord | UnreadableRecord]:
         """Yield the records of the keys with a prefix. Leave them out if they may not be listed."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            pages = self._client().get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-            listed = [each for page in pages for each in page.get("Contents", ())]
-        except ClientError as error:
-            if error.response["Error"]["Code"] in _DENIED and not is_asked_for:
+            listed = [each for each in self._entries(prefix, where) if each["Key"].endswith(RECORD)]
+        except PermissionError as error:
+            if not is_asked_for:
                 return
             raise self._problem("listed", where, "s3:ListBucket", error) from None
-        except BotoCoreError as error:
-            raise self._problem("listed", where, "s3:ListBucket", error) from None
-        listed = [each for each in listed if each["Key"].endswith(RECORD)]
         for each in sorted(listed, key=lambda entry: entry["LastModified"], reverse=True):
             try:
                 yield self._get(each["Key"])
@@ -152,6 +221,23 @@ class Registry:
             except PermissionError as error:
                 raise self._problem("read", each["Key"], "s3:GetObject", error) from None
 
+    def _entries(self, prefix: str, where: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the objects of the keys with a prefix, in the order of the keys, as S3 lists them.
+
+        Raises PermissionError if S3 forbids it, and UsageError, about the records at `where`, if S3 does not answer.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+                yield from page.get("Contents", ())
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _DENIED:
+                raise PermissionError(error.response["Error"]["Message"]) from None
+            raise self._problem("listed", where or prefix, "s3:ListBucket", error) from None
+        except BotoCoreError as error:
+            raise self._problem("listed", where or prefix, "s3:ListBucket", error) from None
+
     def _teams(self) -> tuple[str | None, ...]:
         return (*self.teams, None)
 
@@ -159,7 +245,7 @@ class Registry:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            self._client().put_object(
+            self._client.put_object(
                 Bucket=self.bucket,
                 Key=record.key,
                 Body=record.as_text().encode(),
@@ -201,7 +287,7 @@ class Registry:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            found = self._client().get_object(Bucket=self.bucket, Key=key)
+            found = self._client.get_object(Bucket=self.bucket, Key=key)
             if found["ContentLength"] > _MOST_BYTES:
                 raise ValueError(f"it has {found['ContentLength']:,} bytes")
             return found["Body"].read().decode("utf-8"), str(found["ETag"])
@@ -215,6 +301,7 @@ class Registry:
         except BotoCoreError as error:
             raise self._problem("read", key, "s3:GetObject", error) from None
 
+    @cached_property
     def _client(self) -> Any:
         import boto3
 

@@ -12,7 +12,7 @@ from typing import Any
 from trainway.launch.platform.hand_off import DeployedPlatform, read_hand_off
 from trainway.launch.registry.connections import registry_of
 from trainway.launch.registry.find import launch_of
-from trainway.launch.registry.record import RunRecord
+from trainway.launch.registry.record import RunRecord, UnreadableRecord
 from trainway.launch.registry.store import Registry
 from trainway.launch.runs.run_directory import RUNS, read_launch, runs_below
 from trainway.launch.runs.status import Row, age, status_of, status_of_launch, written_step
@@ -145,17 +145,19 @@ def _why_never(record: RunRecord, hand_off: HandOff) -> str | None:
 def _training_jobs(registry: Registry, own: AnyTarget, unknown: list[str]) -> list[TopJob]:
     """Return the runs of a platform that are on other targets than its cluster, such as SageMaker training jobs."""
     found = list[TopJob]()
+
+    def is_elsewhere(record: RunRecord) -> bool:
+        return record.launch is not None and record.launch["target"] != own.name
+
     try:
-        for record in registry.records():
-            if record.launch is None or record.launch["target"] == own.name:
-                continue
-            written = registry.state(record.team, record.run)
-            if written is not None and written.state in _ENDED:
-                continue
-            launch = launch_of(record, registry)
-            row = status_of_launch(record.run, launch, RUNS / record.run, asdict(written) if written else None)
-            if row.phase not in _ENDED:
-                found.append(_of_row(row))
+        for run in registry.runs_of_teams(wanted=is_elsewhere):
+            if isinstance(run, UnreadableRecord):
+                _add(unknown, f"the record of the run {run.run} is unreadable: {run.why}")
+            elif run.state is None or run.state.state not in _ENDED:
+                launch, written = launch_of(run.record, registry), asdict(run.state) if run.state else None
+                row = status_of_launch(run.record.run, launch, RUNS / run.record.run, written)
+                if row.phase not in _ENDED:
+                    found.append(_of_row(row))
     except UsageError as error:
         _add(unknown, f"the training jobs are unknown: {_sentence(error)}")
     return found
