@@ -1,4 +1,4 @@
-"""Which metrics of panels and alarms a Prometheus lacks."""
+"""Which metrics of panels and alarms, and which of their labels, a Prometheus lacks."""
 
 from __future__ import annotations
 
@@ -18,3 +18,16 @@ def missing(store: Prometheus, orchestrator: str, seconds: float = 300) -> set[s
         time.sleep(0.5)
         found = {labels["__name__"] for labels, _ in store.query('{__name__=~".+"}')}
     return expected - found
+
+
+def missing_labels(store: Prometheus, orchestrator: str) -> set[tuple[str, str]]:
+    """Return the labels of metrics.yaml that no arrived series of their metric has, with the metric."""
+    lacking: set[tuple[str, str]] = set()
+    for metric in used(orchestrator):
+        (emitter,) = emitters_of_metric(metric)
+        if emitter.store == "prometheus":
+            # A scrape that fails ends a series until the next one.
+            series = store.answer(f"last_over_time({metric}[5m])")
+            there = {label for labels, _ in series for label in labels}
+            lacking |= {(metric, label) for label in emitter.labels_of(metric, orchestrator) - there}
+    return lacking

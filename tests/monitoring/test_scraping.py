@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.lifecycle_scripts.slurm_cluster import wait_for
-from tests.monitoring.arrivals import missing
+from tests.monitoring.arrivals import missing, missing_labels
 from tests.monitoring.cluster_pods import NODE, PODS, cluster, discovered
 from tests.monitoring.test_alarms import platform
 from tests.ports import free_port
@@ -110,6 +110,7 @@ def are_up(store: Prometheus, expected: dict[tuple[str, str], int]) -> bool:
 def test_prometheus_gets_every_metric_of_the_panels_and_alarms_from_the_pods(eks: Platform, tmp_path: Path) -> None:
     for store in scraped(eks, tmp_path):
         assert missing(store, "eks") == set()
+        assert missing_labels(store, "eks") == set()
         expected = {
             ("node", NODE): 1,
             ("dcgm", NODE): 1,

@@ -20,7 +20,7 @@ import yaml
 from lifecycle_scripts.collector.follow import of_lines, target
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.lifecycle_scripts.test_exporters import dcgm, exporter
-from tests.monitoring.arrivals import missing
+from tests.monitoring.arrivals import missing, missing_labels
 from tests.monitoring.cluster_pods import served
 from tests.monitoring.efa_device import make_efa_device
 from tests.ports import free_port, own_loopback_network
@@ -169,6 +169,7 @@ def are_scraped(store: Prometheus, nodes: dict[str, set[str]]) -> bool:
 def test_every_metric_of_the_panels_and_alarms_arrives_by_the_name_of_its_node(tmp_path: Path) -> None:
     for store in collected(tmp_path):
         assert missing(store, "hyperpod-slurm") == set()
+        assert missing_labels(store, "hyperpod-slurm") == set()
         expected = {
             "node": set(NAMES.values()),
             "slurm": {NAMES[CONTROLLER]},

@@ -10,15 +10,15 @@ _WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        abs and avg avg_over_time by changes clamp_min count group_left ignoring increase Inf label_replace max
-        max_over_time min min_over_time NaN offset on or quantile quantile_over_time rate round scalar sum time unless
-        without
+        abs and avg avg_over_time by changes clamp_min count group_left group_right ignoring increase Inf
+        label_replace max max_over_time min min_over_time NaN offset on or quantile quantile_over_time rate
+        round scalar sum time unless without
         """,
     )
 )
 # Strings, selectors of labels, durations, and lists of labels have no names of metrics.
 _NO_METRICS = re.compile(
-    r'"[^"]*"|\{[^{}]*\}|\[[^\]]*\]|\b(?:by|on|ignoring|without|group_left)\s*\([^)]*\)|\boffset\s+\w+'
+    r'"[^"]*"|\{[^{}]*\}|\[[^\]]*\]|\b(?:by|on|ignoring|without|group_left|group_right)\s*\([^)]*\)|\boffset\s+\w+'
 )
 
 

@@ -74,11 +74,12 @@ def _emitters() -> Iterator[str]:
         where = f"CloudWatch, namespace `{each.namespace}`" if each.namespace else each.store.capitalize()
         sources = ", ".join(f"[{source.title}]({source.url})" for source in each.sources)
         yield f"## {each.what}\n\n{where}, with {_names(each.under)}. Source: {sources}.\n"
-        yield "| Metric | Unit | Kind or statistics | Dimensions | Orchestrators |\n|---|---|---|---|---|"
+        yield "| Metric | Unit | Kind or statistics | Dimensions or labels | Orchestrators |\n|---|---|---|---|---|"
         for name, metric in each.metrics.items():
             kind = metric.kind or ", ".join(metric.statistics)
             under = _names(metric.under) if metric.under else ""
-            yield f"| `{name}` | {cell(metric.unit)} | {kind} | {', '.join(metric.dimensions)} | {under} |"
+            labels = metric.dimensions or (*each.labels, *each.labels_of_pods, *metric.labels)
+            yield f"| `{name}` | {cell(metric.unit)} | {kind} | {', '.join(labels)} | {under} |"
         yield ""
 
 

@@ -17,6 +17,9 @@ Store = Literal["cloudwatch", "prometheus"]
 OrchestratorName = Literal["eks", "hyperpod-eks", "hyperpod-slurm"]
 # What each series of a metric is of.
 Per = Literal["platform", "node", "vcpu", "gpu", "efa"]
+# A Prometheus adds these labels to each series that it scrapes.
+# https://prometheus.io/docs/concepts/jobs_instances/ (read 2026-12-01)
+_OF_SCRAPES = ("instance", "job")
 
 
 class _Facts(BaseModel):
@@ -26,12 +29,14 @@ class _Facts(BaseModel):
 class Metric(_Facts):
     """A metric that panels or alarms use.
 
-    CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`, and about `times` series
-    of each thing that it is `per`. `under` narrows the orchestrators of the emitter.
+    CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`, `labels` beside those of
+    the emitter, and about `times` series of each thing that it is `per`. `under` narrows the orchestrators of the
+    emitter.
     """
 
     unit: str
     kind: Literal["gauge", "counter"] | None = None
+    labels: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     under: tuple[OrchestratorName, ...] | None = None
@@ -42,7 +47,8 @@ class Metric(_Facts):
 class Emitter(_Facts):
     """A program or service that emits metrics.
 
-    `unused` has patterns of the names that no panel and no alarm uses, with the reason.
+    `labels` are those of each series, and `labels_of_pods` those that it also has on Kubernetes. `unused` has patterns
+    of the names that no panel and no alarm uses, with the reason.
     """
 
     name: str
@@ -50,6 +56,8 @@ class Emitter(_Facts):
     store: Store
     namespace: str | None = None
     under: tuple[OrchestratorName, ...]
+    labels: tuple[str, ...] = ()
+    labels_of_pods: tuple[str, ...] = ()
     metrics: Mapping[str, Metric]
     unused: Mapping[str, str]
     sources: tuple[Source, ...] = Field(min_length=1)
@@ -58,6 +66,11 @@ class Emitter(_Facts):
         """Return whether the emitter emits the metric, which something uses, under an orchestrator."""
         found = self.metrics.get(metric)
         return found is not None and orchestrator in (found.under or self.under)
+
+    def labels_of(self, metric: str, orchestrator: str) -> frozenset[str]:
+        """Return the labels of a Prometheus metric under an orchestrator, with those that a scrape adds."""
+        of_pods = () if orchestrator == "hyperpod-slurm" else self.labels_of_pods
+        return frozenset({*_OF_SCRAPES, *self.labels, *of_pods, *self.metrics[metric].labels})
 
     def leaves_unused(self, metric: str) -> bool:
         """Return whether the emitter emits the metric, and nothing uses it."""
