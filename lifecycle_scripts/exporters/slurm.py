@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 
 Samples = list[tuple[dict[str, str], float]]
 Family = tuple[str, str, str, Samples]
@@ -42,6 +43,13 @@ SCHEDULER = {
     "Last cycle": ("last_cycle", "The last round of the main scheduler, in microseconds."),
     "Mean cycle": ("mean_cycle", "The mean round of the main scheduler, in microseconds."),
 }
+# The generic resources of a job on some of its nodes, in `scontrol --detail show job`. A device may have a type.
+ON_NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)")
+DEVICES = re.compile(r"(?:^|,)(?:gpu|neuron)(?::[^:(),]+)?:(\d+)")
+# Characters of a job's name in a label. The collector drops a scrape with a label that is too long.
+NAME_LENGTH = 100
+# A name that no node has, between two lists of nodes.
+BETWEEN = "-"
 
 
 def ask(*command: str) -> list[str]:
@@ -89,13 +97,13 @@ def nodes(lines: list[str]) -> list[Family]:
 
 
 def jobs(lines: list[str]) -> list[Family]:
-    """Return jobs by state, account, and partition, of lines `state|account|partition|nodes|cpus`."""
+    """Return jobs by state, account, and partition, of lines `state|account|partition|cpus|…`."""
     total: Counter[str] = Counter()
     of: Counter[tuple[str, str, str]] = Counter()
     cpus: Counter[str] = Counter()
     names: dict[str, set[str]] = {"account": set(), "partition": set()}
     for line in lines:
-        state, account, partitions, processors = line.lower().split("|")
+        state, account, partitions, processors = line.lower().split("|")[:4]
         total[state] += 1
         names["account"].add(account)
         of["account", account, state] += 1
@@ -123,6 +131,48 @@ def jobs(lines: list[str]) -> list[Family]:
     return families
 
 
+def devices(jobs: list[str], details: list[str], expanded: Callable[[list[str]], list[list[str]]]) -> Family:
+    """Return the GPUs or Neuron devices of each running job on each of its nodes.
+
+    `jobs` are lines `state|account|partition|cpus|id|user|qos|name`, and `details` lines of `scontrol show job`.
+    `expanded` turns lists of nodes such as `n[1-2]` into the names of the nodes.
+    """
+    running = {}
+    for line in jobs:
+        state, account, partition, _, number, user, qos, name = line.split("|", 7)
+        if state == "RUNNING":
+            of_job = {"job_id": number, "job_name": name[:NAME_LENGTH], "account": account.lower(), "user": user}
+            running[number] = name, {**of_job, "qos": qos, "partition": partition.lower()}
+    found = []
+    for line in details:
+        name, labels = running.get(line.partition(" ")[0].removeprefix("JobId="), ("", {}))
+        # A user chooses the name, which could have the form of other fields. Further such fields come later.
+        own = line.replace(f" JobName={name} ", " ", 1)
+        for nodes, gres in ON_NODES.findall(own.partition(" JOB_GRES=")[2].partition(" MinCPUsNode=")[0]):
+            if labels and (count := sum(map(int, DEVICES.findall(gres)))):
+                found.append((labels, nodes, float(count)))
+    names = expanded([nodes for _, nodes, _ in found])
+    samples: Samples = [
+        ({**labels, "node": node}, count)
+        for (labels, _, count), own_nodes in zip(found, names, strict=True)
+        for node in own_nodes
+    ]
+    return "slurm_job_gpus", "gauge", "GPUs or Neuron devices of the running job on the node.", samples
+
+
+def node_names(lists: list[str]) -> list[list[str]]:
+    """Return the nodes of each list. Raises OSError or subprocess.SubprocessError."""
+    if not lists:
+        return []
+    names: list[list[str]] = [[]]
+    for name in ask("scontrol", "show", "hostnames", f",{BETWEEN},".join(lists)):
+        if name == BETWEEN:
+            names.append([])
+        else:
+            names[-1].append(name)
+    return names
+
+
 def scheduler(lines: list[str]) -> list[Family]:
     """Return sdiag's values of the main scheduler, which come before those of backfill."""
     found: dict[str, float] = {}
@@ -139,8 +189,11 @@ def scheduler(lines: list[str]) -> list[Family]:
 
 def collect() -> list[Family]:
     """Return all metrics. Raises OSError or subprocess.SubprocessError if slurmctld does not answer."""
+    # The name comes last, because it may have any character.
+    queue = ask("squeue", "--noheader", "--all", "--array", "--format=%T|%a|%P|%C|%A|%u|%q|%j")
     return [
         *nodes(ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%R|%C")),
-        *jobs(ask("squeue", "--noheader", "--all", "--array", "--format=%T|%a|%P|%C")),
+        *jobs(queue),
+        devices(queue, ask("scontrol", "--oneliner", "--detail", "show", "job"), node_names),
         *scheduler(ask("sdiag")),
     ]

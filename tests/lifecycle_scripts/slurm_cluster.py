@@ -130,8 +130,8 @@ def end(daemon: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def slurm_cluster(directory: Path, nodes: Sequence[str]) -> Iterator[SlurmCluster]:
-    """A cluster whose nodes are idle and whose accounting is empty."""
+def slurm_cluster(directory: Path, nodes: Sequence[str], devices: Sequence[str] = ()) -> Iterator[SlurmCluster]:
+    """A cluster whose nodes are idle and whose accounting is empty. Each node has these device files for its GPUs."""
     names = ("mariadb", "slurmdbd", "slurmctld", *nodes)
     cluster = SlurmCluster(directory, tuple(nodes), dict(zip(names, free_ports(len(names)), strict=True)))
     for folder in ("database", "state", "log", "run", *(f"spool/{node}" for node in nodes)):
@@ -141,7 +141,7 @@ def slurm_cluster(directory: Path, nodes: Sequence[str]) -> Iterator[SlurmCluste
         def run(*command: str) -> None:
             daemons.callback(end, start(cluster, *command))
 
-        write_configuration(cluster)
+        write_configuration(cluster, devices)
         run(*munged(directory))
         run(*mariadbd(cluster))
         wait_for("MariaDB accepts connections", lambda: accepts(cluster.ports["mariadb"]))
@@ -176,8 +176,8 @@ def mariadbd(cluster: SlurmCluster) -> list[str]:
     return ["mariadbd", *made, *sizes, *listens, f"--port={cluster.ports['mariadb']}"]
 
 
-def write_configuration(cluster: SlurmCluster) -> None:
-    """slurm.conf and slurmdbd.conf, with none of the settings that the platform makes."""
+def write_configuration(cluster: SlurmCluster, devices: Sequence[str]) -> None:
+    """slurm.conf, gres.conf, and slurmdbd.conf, with none of the settings that the platform makes."""
     directory, ports, host = cluster.directory, cluster.ports, socket.gethostname().split(".")[0]
     settings = {
         "ClusterName": "lab",
@@ -207,9 +207,13 @@ def write_configuration(cluster: SlurmCluster) -> None:
         "AccountingStoragePass": directory / "run/munge",
     }
     lines = [f"{key}={value}" for key, value in settings.items()]
+    gres = f" Gres=gpu:{len(devices)}" if devices else ""
+    lines += ["GresTypes=gpu"] if devices else []
     lines += [
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[node]} CPUs=2" for node in cluster.nodes
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[node]} CPUs=2{gres}"
+        for node in cluster.nodes
     ]
+    (directory / "gres.conf").write_text("".join(f"Name=gpu File={device}\n" for device in devices))
     lines.append(f"PartitionName=dev Nodes={','.join(cluster.nodes)} Default=YES MaxTime=INFINITE State=UP")
     cluster.conf.write_text("\n".join(lines) + "\n")
     accounting = {

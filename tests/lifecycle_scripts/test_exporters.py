@@ -213,6 +213,43 @@ def test_jobs_that_wait_for_one_of_two_partitions_are_in_both_and_counted_once()
     assert found["slurm_account_cpus_running", frozenset({("account", "research")})] == 8
 
 
+# Recorded from Slurm 22.05, shortened. Of the first job, the name has the form of other fields.
+NAME = "a JOB_GRES=gpu:9 Nodes=n9 CPU_IDs=0 Mem=0 GRES=gpu:9 b|c"
+QUEUE = [
+    f"RUNNING|research|train|4|1|ada|research|{NAME}",
+    "RUNNING|guests|train|1|2|linus|borrowed|one",
+    "RUNNING|guests|data|1|3|linus|borrowed|without",
+    "PENDING|guests|train|1|4|linus|borrowed|waits",
+]
+DETAILS = [
+    f"JobId=1 JobName={NAME} UserId=ada(2001) Account=research JobState=RUNNING NodeList=n[1-2],n5 "
+    "JOB_GRES=gpu:h100:5   Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:h100:2(IDX:0-1) "
+    "Nodes=n5 CPU_IDs=0 Mem=0 GRES=gpu:h100:1(IDX:3) MinCPUsNode=1 Comment= Nodes=n9 CPU_IDs=0 Mem=0 GRES=gpu:9",
+    "JobId=2 JobName=one UserId=linus(2003) JOB_GRES=neuron:2   Nodes=n6 CPU_IDs=0 Mem=0 GRES=neuron:2(IDX:0,3) "
+    "MinCPUsNode=1",
+    "JobId=3 JobName=without UserId=linus(2003) JobState=RUNNING JOB_GRES=(null)   Nodes=n7 CPU_IDs=0 Mem=0 GRES= "
+    "MinCPUsNode=1",
+    "JobId=4 JobName=waits UserId=linus(2003) JobState=PENDING JOB_GRES=(null) MinCPUsNode=1",
+]
+
+
+def test_the_devices_of_a_job_are_those_of_its_nodes_whatever_its_name_is() -> None:
+    names = {"n[1-2]": ["n1", "n2"], "n5": ["n5"], "n6": ["n6"]}
+    family = slurm.devices(QUEUE, DETAILS, lambda lists: [names[each] for each in lists])
+    found = {(labels["job_id"], labels["node"]): count for labels, count in family[3]}
+    assert found == {("1", "n1"): 2, ("1", "n2"): 2, ("1", "n5"): 1, ("2", "n6"): 2}
+    first, last = family[3][0][0], family[3][-1][0]
+    assert (first["account"], first["user"], first["qos"], first["job_name"]) == ("research", "ada", "research", NAME)
+    assert (last["account"], last["user"], last["qos"], last["partition"]) == ("guests", "linus", "borrowed", "train")
+
+
+def test_the_label_of_a_long_name_is_short() -> None:
+    queue = [QUEUE[1].replace("one", "x" * 2000)]
+    details = [DETAILS[1].replace("one", "x" * 2000)]
+    ((labels, _),) = slurm.devices(queue, details, lambda lists: lists and [["n6"]])[3]
+    assert labels["job_name"] == "x" * 100
+
+
 def test_an_empty_cluster_has_zeros_and_not_nothing() -> None:
     found = samples(exporter.exposition([*slurm.nodes([]), *slurm.jobs([])]))
     assert found["slurm_nodes_total", frozenset()] == found["slurm_jobs_pending", frozenset()] == 0

@@ -45,7 +45,10 @@ SINFO += [f"{NAMES[PREPARE]}|{PREPARE}|{each}" for each in ("prepare", "all")]
 # Programs that answer as Slurm's do, for the exporter of Slurm.
 SLURM = {
     "sinfo": f"{NAMES[TRAIN]}|allocated|train|8/0/0/8\\n{NAMES[PREPARE]}|idle|prepare|0/8/0/8\\n",
-    "squeue": "RUNNING|research|train|8\\nPENDING|research|train|8\\n",
+    "squeue": "RUNNING|research|train|8|7|ada|research|llama\\nPENDING|research|train|8|8|ada|research|llama\\n",
+    # The node of the job, and the names in the list of that node.
+    "scontrol": "JobId=7 JobName=llama JOB_GRES=gpu:8   "
+    f"Nodes={NAMES[TRAIN]} CPU_IDs=0 Mem=0 GRES=gpu:8 MinCPUsNode=1\\n",
     "sdiag": "Server thread count: 3\\n",
 }
 
@@ -111,7 +114,8 @@ def exporters(directory: Path) -> Iterator[None]:
     from training.observe.exporter import Exporter
 
     for name, said in SLURM.items():
-        (directory / name).write_text(f"#!/bin/sh\nprintf {shlex.quote(said)}\n")
+        hostnames = f'[ "$2" = hostnames ] && exec echo {NAMES[TRAIN]}'
+        (directory / name).write_text(f"#!/bin/sh\n{hostnames}\nprintf {shlex.quote(said)}\n")
         (directory / name).chmod(0o755)
     device = make_efa_device(directory)
     commands = [
