@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
 from stacks.constructs.delivery.image_settings import ImageSettings
 from stacks.constructs.monitoring.alerts import Alerts
 from stacks.constructs.monitoring.budget import monthly_budget
+from stacks.constructs.monitoring.dashboard import dashboard
 from stacks.constructs.monitoring.event_messages import EventMessages
 from stacks.constructs.monitoring.metric_alarm import metric_alarms
 from stacks.constructs.monitoring.scan_alarm import ScanAlarm
-from stacks.constructs.storage.lustre import LustreFileSystem
 from stacks.foundation.file_system import FileSystemStack
 from stacks.foundation.offer import offer
 from stacks.foundation.storage import StorageStack
@@ -73,11 +72,7 @@ class ObservabilityStack(cdk.Stack):
         )
         scans = self._scans(platform, images, alerts, messages)
         monthly_budget(self, platform)
-        widgets: list[cloudwatch.IWidget] = []
         lustre = file_system.lustre
-        if lustre:
-            traffic = [_of_lustre(lustre, "DataReadBytes"), _of_lustre(lustre, "DataWriteBytes")]
-            widgets.append(cloudwatch.GraphWidget(title="Lustre: bytes in five minutes", left=traffic, width=8))
         resources = {
             FILE_SYSTEM: {"": lustre.file_system_id} if lustre else {},
             NAT_GATEWAY: {"": nat_gateway_id} if nat_gateway_id else {},
@@ -85,13 +80,14 @@ class ObservabilityStack(cdk.Stack):
             QUEUED_RULE: {f"{scan.node.id}{each.node.id}": each.ref for scan in scans for each in scan.rules},
             QUOTA_CLASS: {each.partition("/")[0]: each for each in quota_classes(platform, catalogue)},
         }
+        shown = []
         for each in cloudwatch_alarms(platform, catalogue):
             for alarm in metric_alarms(self, each, resources):
                 alarm.add_alarm_action(actions.SnsAction(alerts.topic))
                 if title := TITLES.get(each.name):
-                    widgets.append(cloudwatch.AlarmWidget(title=title, alarm=alarm, width=8))
-        if widgets:
-            cloudwatch.Dashboard(self, "Dashboard", dashboard_name=f"trainway-{platform.name}", widgets=[widgets])
+                    shown.append((title, alarm))
+        file_system_id = lustre.file_system_id if lustre else ""
+        dashboard(self, platform=platform, catalogue=catalogue, alarms=shown, file_system_id=file_system_id)
 
     def _scans(
         self, platform: Platform, images: Mapping[str, ImageSettings], alerts: Alerts, messages: EventMessages
@@ -114,13 +110,3 @@ class ObservabilityStack(cdk.Stack):
                     )
                 )
         return found
-
-
-def _of_lustre(lustre: LustreFileSystem, metric: str) -> cloudwatch.Metric:
-    return cloudwatch.Metric(
-        namespace="AWS/FSx",
-        metric_name=metric,
-        dimensions_map={"FileSystemId": lustre.file_system_id},
-        statistic="Sum",
-        period=cdk.Duration.minutes(5),
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.monitoring.test_panels import used
+from tests.monitoring.used_metrics import used
 from tests.prometheus import Prometheus
 from trainway.spec.facts.metrics import emitters_of_metric
 

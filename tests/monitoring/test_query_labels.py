@@ -8,7 +8,7 @@ import pytest
 
 from tests.monitoring.query_labels import unknown_labels
 from tests.monitoring.test_alarms import PLATFORMS, platform
-from trainway.monitoring.panels import panels
+from trainway.monitoring.panels import prometheus_panels
 from trainway.monitoring.rules import prometheus_alarms
 from trainway.spec.facts.catalogue import load_catalogue
 
@@ -17,8 +17,8 @@ from trainway.spec.facts.catalogue import load_catalogue
 def test_the_labels_of_every_query_are_those_of_its_metrics(orchestrator: str) -> None:
     found, catalogue = platform(orchestrator), load_catalogue()
     unknown = {}
-    for panel in panels(found, catalogue):
-        unknown[panel.title] = list(unknown_labels(panel.query, orchestrator, re.findall(r"{{(\w+)}}", panel.legend)))
+    for panel, query in prometheus_panels(found, catalogue):
+        unknown[panel.title] = list(unknown_labels(query, orchestrator, re.findall(r"{{(\w+)}}", panel.legend)))
     for alarm in prometheus_alarms(found, catalogue):
         (condition,) = alarm.conditions
         told = re.findall(r"\$labels\.(\w+)", alarm.summary)

@@ -31,6 +31,10 @@ QUOTA_PERCENT = 90
 QUEUED = "ApproximateNumberOfMessagesVisible"
 STEP, STEP_SECONDS, LOSS = "trainway_run_step", "trainway_run_step_seconds", "trainway_run_loss"
 STEPPED = "trainway_run_last_step_timestamp_seconds"
+# The share of a step in which a node waits for data, and that of a local disk which is free.
+DATA_WAIT = f'trainway_run_phase_seconds{{phase="data_wait"}} / ignoring (phase) {STEP_SECONDS}'
+_LOCAL = '{fstype=~"ext4|xfs"}'
+FREE_SPACE = f"node_filesystem_avail_bytes{_LOCAL} / node_filesystem_size_bytes{_LOCAL}"
 # Exporters of one node have their own ports. The address in front of the port is the same.
 HOST = '"host", "$1", "instance", "(.+?)(:[0-9]+)?"'
 EFA = ("node_amazonefa_tx_bytes", "node_amazonefa_rdma_read_bytes", "node_amazonefa_rdma_write_bytes")
@@ -218,11 +222,10 @@ def _nodes() -> Iterator[Alarm]:
         0,
         "The kernel of {{ $labels.instance }} killed a process, because the node ran out of memory.",
     )
-    local = '{fstype=~"ext4|xfs"}'
     yield Alarm(
         "DiskNearlyFull",
         "warning",
-        (Query(f"node_filesystem_avail_bytes{local} / node_filesystem_size_bytes{local} < 0.1"),),
+        (Query(f"{FREE_SPACE} < 0.1"),),
         15,
         "Less than 10 % of {{ $labels.mountpoint }} on {{ $labels.instance }} is free.",
     )
@@ -358,11 +361,7 @@ _RUN_ALARMS = (
     Alarm(
         "DataWait",
         "warning",
-        (
-            Query(
-                f'trainway_run_phase_seconds{{phase="data_wait"}} / ignoring (phase) {STEP_SECONDS} > 0.2',
-            ),
-        ),
+        (Query(f"{DATA_WAIT} > 0.2"),),
         15,
         "Node {{ $labels.node_rank }} of run {{ $labels.run }} waits {{ $value | humanizePercentage "
         "}} of each step for data.",

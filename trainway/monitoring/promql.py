@@ -12,7 +12,7 @@ _WORDS = frozenset(
         """
         abs and avg avg_over_time by changes clamp_min count group_left group_right ignoring increase Inf
         label_replace max max_over_time min min_over_time NaN offset on or quantile quantile_over_time rate
-        round scalar sum time unless without
+        round scalar sum sum_over_time time timestamp unless without
         """,
     )
 )

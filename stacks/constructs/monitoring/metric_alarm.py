@@ -1,4 +1,4 @@
-"""CloudWatch's form of an alarm that is written once."""
+"""CloudWatch's form of metrics and alarms that are written once."""
 
 from __future__ import annotations
 
@@ -36,14 +36,9 @@ def metric_alarms(
 def _alarm(
     scope: Construct, id: str, alarm: Alarm, condition: Threshold, dimensions: dict[str, str]
 ) -> cloudwatch.Alarm:
-    (emitter,) = emitters_of_metric(condition.metric)
     period = cdk.Duration.seconds(condition.period_seconds)
-    metric = cloudwatch.Metric(
-        namespace=str(emitter.namespace),
-        metric_name=condition.metric,
-        dimensions_map=dimensions,
-        statistic=condition.statistic,
-        period=period,
+    metric = cloudwatch_metric(
+        condition.metric, dimensions, statistic=condition.statistic, seconds=condition.period_seconds
     )
     compared: cloudwatch.IMetric = metric
     if math := condition.metric_math:
@@ -62,4 +57,19 @@ def _alarm(
         threshold=condition.value,
         evaluation_periods=max(1, round(60 * alarm.minutes / condition.period_seconds)),
         treat_missing_data=missing.NOT_BREACHING if alarm.missing_is_fine else missing.MISSING,
+    )
+
+
+def cloudwatch_metric(
+    name: str, dimensions: Mapping[str, str], *, statistic: str, seconds: int, label: str | None = None
+) -> cloudwatch.Metric:
+    """Return a metric of the namespace that emits it. `label` names its line in a graph."""
+    (emitter,) = emitters_of_metric(name)
+    return cloudwatch.Metric(
+        namespace=str(emitter.namespace),
+        metric_name=name,
+        dimensions_map=dict(dimensions),
+        statistic=statistic,
+        period=cdk.Duration.seconds(seconds),
+        label=label,
     )
