@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -39,16 +40,27 @@ class Prometheus:
     def __init__(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
 
-    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Return the labels and the newest value of each series of an expression; nothing before it has started."""
+    def query(self, expression: str, at: int | None = None) -> list[tuple[dict[str, str], float]]:
+        """Return the labels and the value of each series of an expression at a time; nothing before it has started.
+
+        Default: the newest value.
+        """
+        asked = {"query": expression} | ({} if at is None else {"time": str(at)})
+        found = self._asked("query", asked)
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def _asked(self, how: str, asked: dict[str, str]) -> Any:
         try:
             with urllib.request.urlopen(
-                f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=60
+                f"{self.address}/api/v1/{how}?{urllib.parse.urlencode(asked)}", timeout=60
             ) as answer:
-                found: Any = json.load(answer)["data"]["result"]
+                return json.load(answer)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            if error.code == 503:  # It has not read its store yet.
+                return []
+            raise ValueError(f"{asked['query']}: {error.read().decode()}") from None
         except OSError:
             return []
-        return [(each["metric"], float(each["value"][1])) for each in found]
 
     def answer(self, expression: str, seconds: float = 300) -> list[tuple[dict[str, str], float]]:
         """Return what `query` returns, as soon as that is something.

@@ -29,7 +29,8 @@ from trainway.spec.observability.collection import (
 from trainway.spec.platform import Platform
 
 NODES = ["n1|idle|dev|0/8/0/8", "n2|mixed|all|2/6/0/8"]
-JOBS = ["PENDING|research|all|4", "RUNNING|research|all|8"]
+JOBS = ["PENDING|research|all|4|1|ada|research|a", "RUNNING|research|all|8|2|ada|research|b"]
+DETAILS = ["JobId=2 JobName=b JOB_GRES=gpu:8   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:8(IDX:0-7) MinCPUsNode=1"]
 SDIAG = [f"{name}: 1" for name in slurm.SCHEDULER]
 
 
@@ -84,6 +85,7 @@ def test_a_platform_has_the_collector_of_its_orchestrator_or_a_reason(
 
 def expected_and_emitted() -> Iterator[tuple[str, set[str]]]:
     families: list[Any] = [*slurm.nodes(NODES), *slurm.jobs(JOBS), *slurm.scheduler(SDIAG)]
+    families.append(slurm.devices(JOBS, DETAILS, lambda lists: [[each] for each in lists]))
     yield "slurm", {name for name, _, _, found in families if found}
     yield "dcgm", {f"DCGM_FI_{name}" for name, _, _ in dcgm.FIELDS.values()}
     own = exporter.answers("some", list, 0.0)().decode()

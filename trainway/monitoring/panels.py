@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainway.monitoring.alarm import FILE_SYSTEM
 from trainway.monitoring.alarms import DATA_WAIT, FREE_SPACE, TCP
 from trainway.monitoring.panel import ROWS, Panel, Series
+from trainway.monitoring.usage import usage_panels
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.observability.collection import collection_of
 from trainway.spec.platform import Platform
@@ -186,7 +187,7 @@ def panels(platform: Platform, catalogue: Catalogue) -> tuple[Panel, ...]:
     lustre = platform.storage.lustre
     # A file system without a fixed capacity cannot fill up.
     free_space = () if lustre is None or lustre.is_elastic else _FREE_SPACE_OF_LUSTRE
-    every = (*PANELS, *_LUSTRE, *free_space)
+    every = (*PANELS, *_LUSTRE, *free_space, *usage_panels(platform, catalogue))
     found = [panel for panel in every if collection.has(*panel.metrics)]
     return tuple(sorted(found, key=lambda panel: ROWS.index(panel.row)))
 
