@@ -35,7 +35,7 @@ _STEPS_OF_PACE = 50
 _OF_EARLIER = ("attempt", "started", "written", "state", "first_step", "step", "stepping", "productive", "exit_status")
 _MOST_EARLIER = 100
 _LONGEST_REASON = 300
-# A job that takes no step has used no time for steps. Of a program that reports none, nobody knows.
+# A job that takes no step has used no time for steps. The time of a program that reports none is unknown.
 _NO_STEPS = {"stepping": 0.0, "productive": 0.0}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainway.manifests.namespace import namespace_of
-from trainway.monitoring.alarms import GPU, IDLE_MINUTES, IDLE_PERCENT
+from trainway.monitoring.gpu_alarms import GPU, IDLE_MINUTES, IDLE_PERCENT
 from trainway.monitoring.panel import Panel, Row
 from trainway.price.gpu import GpuPrice, gpu_prices, mean_usd
 from trainway.spec.facts.catalogue import Catalogue
