@@ -15,7 +15,7 @@ from tests.monitoring.story import END, GPUS_OF_A_NODE, IDLE_NODE, IDLE_SINCE, N
 from tests.monitoring.test_alarms import PLATFORMS, platform
 from tests.monitoring.used_metrics import used
 from tests.prometheus import Prometheus
-from trainway.monitoring.grafana import grafana_dashboard
+from trainway.monitoring.grafana import PROMETHEUS, WORKSPACE, grafana_dashboard
 from trainway.monitoring.panel import Panel
 from trainway.monitoring.panels import PANELS, panels, prometheus_panels
 from trainway.monitoring.usage import POD_OF_RUN, usage_panels
@@ -178,3 +178,14 @@ def test_a_dashboard_has_its_panels_beside_each_other(orchestrator: str) -> None
     assert queries == [query for _, query in prometheus_panels(platform(orchestrator), load_catalogue())]
     rows = [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row"]
     assert rows == ["Cluster", "Jobs", "Fabric", "Storage", "Teams"]
+
+
+@pytest.mark.parametrize(("observed", "kind"), [(True, WORKSPACE), (False, PROMETHEUS)])
+def test_the_data_source_is_the_workspace_or_a_prometheus_of_yours(observed: bool, kind: str) -> None:
+    shown = platform("hyperpod-slurm")
+    shown = shown.model_copy(update={"slurm": shown.slurm_or_default.model_copy(update={"observability": observed})})
+    dashboard = grafana_dashboard(shown, load_catalogue())
+    (variable,) = dashboard["templating"]["list"]
+    sources = [panel["datasource"] for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert sources and all(each == {"type": kind, "uid": "${source}"} for each in sources)
+    assert (variable["name"], variable["query"]) == ("source", kind)

@@ -9,6 +9,7 @@ from typing import Any
 from trainway.monitoring.panel import Panel
 from trainway.monitoring.panels import prometheus_panels
 from trainway.spec.facts.catalogue import Catalogue
+from trainway.spec.observability.collection import collector_of
 from trainway.spec.platform import Platform
 
 # The grid has 24 columns.
@@ -16,13 +17,21 @@ from trainway.spec.platform import Platform
 # (read 2026-11-25)
 WIDTH, HEIGHT, COLUMNS = 8, 8, 3
 SCHEMA_VERSION = 39
-# Whoever imports the dashboard chooses the Prometheus, or the workspace of Amazon Managed Service for Prometheus.
-SOURCE = {"type": "prometheus", "uid": "${source}"}
+# The types of data sources by Grafana's names. The type `prometheus` cannot sign requests to Amazon Managed Service for
+# Prometheus in Grafana 13, nor in Amazon Managed Grafana 12.
+# https://docs.aws.amazon.com/grafana/latest/userguide/using-prometheus-datasource.html
+# https://grafana.com/docs/grafana/latest/datasources/prometheus/configure/aws-authentication/ (both read 2026-12-01)
+WORKSPACE, PROMETHEUS = "grafana-amazonprometheus-datasource", "prometheus"
 
 
 def grafana_dashboard(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
-    """Return the JSON model of a dashboard with the panels whose metrics Prometheus has."""
-    source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    """Return the JSON model of a dashboard with the panels whose metrics Prometheus has.
+
+    Whoever imports the dashboard chooses the data source: the workspace of the platform, or a Prometheus of theirs if
+    the platform has no collector.
+    """
+    kind = PROMETHEUS if collector_of(platform) is None else WORKSPACE
+    source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": kind}
     return {
         "title": f"Trainway {platform.name}",
         "uid": f"trainway-{platform.name}"[:40],
@@ -31,11 +40,11 @@ def grafana_dashboard(platform: Platform, catalogue: Catalogue) -> dict[str, Any
         "time": {"from": "now-6h", "to": "now"},
         "refresh": "1m",
         "templating": {"list": [source]},
-        "panels": list(_laid_out(prometheus_panels(platform, catalogue))),
+        "panels": list(_laid_out(prometheus_panels(platform, catalogue), {"type": kind, "uid": "${source}"})),
     }
 
 
-def _laid_out(shown: Iterable[tuple[Panel, str]]) -> Iterator[dict[str, Any]]:
+def _laid_out(shown: Iterable[tuple[Panel, str]], source: dict[str, str]) -> Iterator[dict[str, Any]]:
     top, number = 0, 0
     for row, members in groupby(shown, key=lambda each: each[0].row):
         number += 1
@@ -46,16 +55,16 @@ def _laid_out(shown: Iterable[tuple[Panel, str]]) -> Iterator[dict[str, Any]]:
             number += 1
             line, column = divmod(index, COLUMNS)
             position = {"x": WIDTH * column, "y": top + HEIGHT * line, "w": WIDTH, "h": HEIGHT}
-            yield {"id": number, "gridPos": position, **_shown(panel, query)}
+            yield {"id": number, "gridPos": position, **_shown(panel, query, source)}
         top += HEIGHT * (line + 1)
 
 
-def _shown(panel: Panel, query: str) -> dict[str, Any]:
-    target = {"refId": "A", "datasource": SOURCE, "expr": query, "legendFormat": panel.legend}
+def _shown(panel: Panel, query: str, source: dict[str, str]) -> dict[str, Any]:
+    target = {"refId": "A", "datasource": source, "expr": query, "legendFormat": panel.legend}
     common = {
         "title": panel.title,
         "description": panel.about,
-        "datasource": SOURCE,
+        "datasource": source,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
     }
     if panel.view == "graph":
