@@ -49,6 +49,12 @@ class Prometheus:
         found = self._asked("query", asked)
         return [(each["metric"], float(each["value"][1])) for each in found]
 
+    def over_time(self, expression: str, times: range) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """Return the labels of each series of an expression, with its values at these times."""
+        asked = {"query": expression, "start": times.start, "end": times.stop, "step": times.step}
+        found = self._asked("query_range", {name: str(value) for name, value in asked.items()})
+        return [(each["metric"], [(at, float(value)) for at, value in each["values"]]) for each in found]
+
     def _asked(self, how: str, asked: dict[str, str]) -> Any:
         try:
             with urllib.request.urlopen(

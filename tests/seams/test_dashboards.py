@@ -139,7 +139,7 @@ def planted(error: str, change: Callable[[dict[str, Any], dict[str, Any]], Any])
 SEAMS = (
     Seam(
         artifact="CloudWatch dashboards and alarms",
-        rendered_by="stacks/observability.py",
+        rendered_by="stacks/constructs/monitoring/dashboard.py",
         reader="a JSON Schema of ours for the dashboard's body, and the metrics that AWS documents for FSx",
         instead="CloudWatch runs only in AWS and publishes no schema. Ours has the properties that the AWS CDK writes.",
         planted=(
