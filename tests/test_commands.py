@@ -36,7 +36,7 @@ from trainway.spec.errors import UsageError, usage_error
 
 # Commands that print no data: a path, what they did, what another program reads, or what another program writes.
 NO_DATA = {
-    *("init", "lock", "manifests", "launch", "connect", "stop", "resume", "shell", "forward", "copy", "sync", "report"),
+    *("init", "lock", "manifests", "launch", "connect", "stop", "resume", "shell", "forward", "copy", "sync"),
     *("demo", "app", "emulator start", "emulator stop", "workspace start", "workspace connect", "workspace end"),
     *("image build", "image log", "image rebuild", "image watch", "image promote", "image restore", "image lock"),
     *("image additions", "evaluate"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainway.report import charts, words
 from trainway.report.cause import why_it_failed
@@ -17,6 +18,9 @@ from trainway.report.goodput import USES, goodput
 from trainway.report.history import Attempt, History, make_history
 from trainway.report.program_page import program_values
 from trainway.report.program_run import is_program_run
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 FILTERS = {
     "duration": words.duration,
@@ -36,22 +40,12 @@ def render(run: Path) -> str:
     Raises:
         RunUnreadable: the directory is not that of a run, or a file in it is damaged.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= FILTERS
     if is_program_run(run):
-        return environment.get_template("program_page.html").render(**program_values(run))
+        return template("program_page.html").render(**program_values(run))
     events = read_events(run)
     history = make_history(events)
     launch = read_launch(run)
-    return environment.get_template("page.html").render(
+    return template("page.html").render(
         history=history,
         start=history.start,
         summary=history.summary(),
@@ -71,6 +65,21 @@ def render(run: Path) -> str:
         deployment=read_deployment(run),
         **drawings(history),
     )
+
+
+def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> Template:
+    """Return a template of this directory, with further filters. It escapes all values."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {**FILTERS, **(filters or {})}
+    return environment.get_template(name)
 
 
 def drawings(history: History) -> dict[str, Any]:
