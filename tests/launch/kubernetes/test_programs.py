@@ -24,6 +24,7 @@ from trainway.launch.kubernetes import Kind, KubernetesOptions, render_documents
 from trainway.launch.kubernetes.job_state import job_state, node_index
 from trainway.launch.kubernetes.kubectl import named
 from trainway.launch.kubernetes.mpirun import KEYS, MPIRUN, SSH_PORT
+from trainway.launch.node.nodes_of_run import read_nodes
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import LockedPackages
 from trainway.launch.program.request import Request
@@ -318,7 +319,7 @@ def launcher(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.skipif(os.geteuid() != 0 and "CI" not in os.environ, reason="only root gives a process a host name")
 def test_a_real_mpirun_starts_ranks_on_two_nodes_and_lets_each_save_when_it_is_stopped(
-    launcher: subprocess.Popen[str],
+    launcher: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """Open MPI 5 finds the hosts and passes on the variables. Without the starter, it kills ranks within a second."""
     assert launcher.stdout is not None
@@ -337,3 +338,4 @@ def test_a_real_mpirun_starts_ranks_on_two_nodes_and_lets_each_save_when_it_is_s
     rest, _ = launcher.communicate(timeout=60)
     assert sorted(line for line in rest.splitlines() if line.startswith("saved")) == [f"saved {n}" for n in range(4)]
     assert launcher.returncode == 75 and "stopped on node 0" in rest, rest
+    assert len(read_nodes([tmp_path / "run/nodes"], "attempt 1")) == 2

@@ -18,7 +18,7 @@ from emulator import Emulator, running
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from trainway.launch.node import aws_on_node
 from trainway.launch.node.exit_statuses import NOT_FOUND, STOPPED
-from trainway.launch.program.program import STARTER
+from trainway.launch.program.program import RUN_FILES, STARTER
 from trainway.launch.registry.state import RunState, parse_state, state_key_of
 from trainway.launch.registry.store import Registry
 
@@ -37,6 +37,7 @@ import os
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 """
+STATE: dict[str, Any] = {"schema_version": 1, "state": "running", "attempt": 1, "started": 1.0, "written": 2.0}
 METRICS = (r"--metric=step=step=(\d+)", r"--metric=steps=step=\d+/(\d+)", r"--metric=loss=loss=(\S+)")
 
 
@@ -56,8 +57,8 @@ def bucket(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     made.delete()
 
 
-def start(directory: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start the starter of a program on a node, with what the launcher tells it."""
+def start(directory: Path, *arguments: str, wrapper: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+    """Start the starter of a program on a node, under a wrapper, with what the launcher tells it."""
     told = {
         "TRAINWAY_RUN": str(directory),
         "TRAINWAY_OUTPUT": str(directory / "outputs"),
@@ -67,7 +68,7 @@ def start(directory: Path, *arguments: str, **environment: str) -> subprocess.Po
         "AWS_REGION": REGISTRY.region,
         **environment,
     }
-    command = [sys.executable, str(STARTER), *arguments]
+    command = [*wrapper, sys.executable, str(STARTER), *arguments]
     return subprocess.Popen(command, env={**os.environ, **told}, stdout=-1, stderr=-1, text=True)
 
 
@@ -151,6 +152,65 @@ def test_a_node_that_is_not_the_first_writes_nothing_unless_it_fails(tmp_path: P
     assert state() is None
 
 
+def ends_after(programs: list[subprocess.Popen[str]], file: Path, nodes: tuple[str, ...]) -> None:
+    """Wait until the state has the nodes, and let the programs end, which wait for the file.
+
+    A test on EC2 knows the ID of its instance.
+    """
+
+    def known() -> tuple[str, ...]:
+        return tuple(each.partition(" ")[0] for each in now.nodes) if (now := state()) else ()
+
+    wait_for("the state has the nodes", lambda: known() == nodes)
+    file.touch()
+    assert [each.wait(300) for each in programs] == [0] * len(programs), [each.communicate() for each in programs]
+
+
+def test_a_program_that_prints_no_step_has_its_nodes_in_the_state(tmp_path: Path) -> None:
+    run, ends = tmp_path / "run", tmp_path / "ends"
+    (run / "nodes").mkdir(parents=True)
+    # What an earlier attempt with more nodes left, and what a program can write there.
+    stale = {"start": "attempt 1", "node": "ip-10-0-0-9"}
+    for name, text in {
+        "2.json": json.dumps(stale),
+        "3.json": json.dumps(stale | {"start": "attempt 2", "node": "x\n$(reboot)"}),
+        "4.json": json.dumps({"start": "attempt 2", "node": ["a"]}),
+        "5.json": "[" * 100_000,
+        "x.json": json.dumps(stale | {"start": "attempt 2"}),
+    }.items():
+        (run / "nodes" / name).write_text(text)
+    (run / "nodes/6.json").mkdir()
+    programs = [
+        start(
+            run,
+            *("--", "sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.1; done"),
+            TRAINWAY_ATTEMPT="2",
+            TRAINWAY_NODE_RANK=str(rank),
+            SLURMD_NODENAME=f"ip-10-0-0-{rank}",
+        )
+        for rank in range(2)
+    ]
+    ends_after(programs, ends, ("ip-10-0-0-0", "ip-10-0-0-1"))
+
+
+def test_nodes_without_a_common_directory_know_each_other_by_the_bucket(tmp_path: Path) -> None:
+    ends, programs = tmp_path / "ends", []
+    for rank in range(2):
+        run = tmp_path / f"disk-{rank}"
+        where = (f"--directory={run}", f"--location=s3://{REGISTRY.bucket}/runs/{TEAM}/{RUN}")
+        programs.append(
+            start(
+                run,
+                *("--", "sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.1; done"),
+                wrapper=(sys.executable, str(RUN_FILES), *where, "--"),
+                TRAINWAY_RUN_FILES_SECONDS="0.2",
+                JOB_COMPLETION_INDEX=str(rank),
+                NODE_NAME=f"hyperpod-i-0123456789abcdef{rank}",
+            )
+        )
+    ends_after(programs, ends, ("hyperpod-i-0123456789abcdef0", "hyperpod-i-0123456789abcdef1"))
+
+
 def test_a_bucket_that_cannot_be_written_is_told_once_and_the_program_succeeds(tmp_path: Path) -> None:
     nowhere = LOCATION.replace(REGISTRY.bucket, "not-there")
     program = start(
@@ -186,10 +246,19 @@ pathlib.Path({str(tmp_path / "written")!r}).write_text(content)
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "state": "running"}', "not json"),
+        "",
+        "[]",
+        "{}",
+        '{"schema_version": 2}',
+        '{"schema_version": 1, "state": "running"}',
+        "not json",
         # An earlier attempt without its times, and one that has taken infinitely long.
         f'{RUNNING}, "earlier": [{{"attempt": 1, "state": "failed"}}]}}',
         f'{RUNNING}, "earlier": [{RUNNING}, "stepping": Infinity}}]}}',
+        json.dumps(STATE | {"nodes": ["x\n"]}),
+        json.dumps(STATE | {"nodes": ["--node=x"]}),
+        json.dumps(STATE | {"nodes": ["x i-0123456789abcdef0 y"]}),
+        json.dumps(STATE | {"nodes": ["x"] * 10_001}),
     ],
 )
 def test_what_is_no_state_is_no_state(text: str) -> None:
@@ -202,5 +271,4 @@ def test_what_is_no_state_is_no_state(text: str) -> None:
 
 
 def test_a_state_of_a_later_release_is_read_as_far_as_it_is_known() -> None:
-    text: dict[str, Any] = {"schema_version": 1, "state": "running", "attempt": 1, "started": 1.0, "written": 2.0}
-    assert parse_state(json.dumps(text | {"goodput": 0.97})).state == "running"
+    assert parse_state(json.dumps(STATE | {"goodput": 0.97, "nodes": ["x i-0123456789abcdef0"]})).state == "running"

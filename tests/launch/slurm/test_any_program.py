@@ -20,6 +20,7 @@ from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from tests.lifecycle_scripts.slurm_cluster import wait_for
 from tests.representatives import with_representatives
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.node.nodes_of_run import read_nodes
 from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import LockedPackages
 from trainway.launch.program.request import Request
@@ -105,6 +106,7 @@ def test_torchrun_on_two_nodes_is_stopped_as_a_whole_and_resumed(
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert events[-1]["step"] == steps(cluster, "first") == saved + 3
     assert (run / "attempt").read_text().strip() == "2"
+    assert [each.partition(" ")[0] for each in read_nodes([run / "nodes"], "attempt 2")] == ["n1", "n2"]
     assert {each.name for each in run.glob("logs/start-*")} == {"start-0", "start-1"}
     second = list(logs(again, follow=False, wanted=WantedLines(attempt=2)))
     assert not [line for line in second if "begin after step 0" in line] and second

@@ -2,11 +2,11 @@
 
     python3 aws_on_node.py secrets HF_TOKEN=hugging-face DB=postgres#password
     python3 aws_on_node.py object s3://bucket/key FILE
-    python3 aws_on_node.py state s3://bucket/key JSON
+    python3 aws_on_node.py state s3://bucket/key JSON [s3://bucket/prefix/ DIRECTORY]
 
 The launcher sends this file to the node beside the starter of a program. It uses the boto3 of its Python or, without
 boto3, the AWS CLI. `secrets` prints a JSON object with the values, which the starter reads from a pipe. No value is in
-an argument or on disk.
+an argument or on disk. `state` also copies the files of nodes below a prefix into a directory, if it is told to.
 
 The exit status is 0, 127 if trying again cannot help, or 1. After a failure, the reason is printed instead.
 """
@@ -37,6 +37,7 @@ _FOR_GOOD = (
     "ValidationException",
 )
 
+_MOST_BYTES_OF_NODE = 4096
 # Answers of S3 to a conditional write, if another one happened meanwhile.
 _MEANWHILE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey")
 
@@ -62,7 +63,9 @@ def main(arguments: "list[str]") -> int:
         if kind == "object":
             fetch_object(rest[0], rest[1])
         elif kind == "state":
-            write_state(*rest)
+            write_state(rest[0], rest[1])
+            if len(rest) > 2:
+                fetch_nodes(rest[2], Path(rest[3]))
         else:
             print(json.dumps({name: secret(text) for name, _, text in (each.partition("=") for each in rest)}))
     except CannotRead as problem:
@@ -132,6 +135,27 @@ def _with_last(before: "dict[str, Any]") -> "list[Any]":
     if before.get("reason"):
         last["reason"] = str(before["reason"])[:_LONGEST_REASON]
     return [*before.get("earlier", []), last][-_MOST_EARLIER:]
+
+
+def fetch_nodes(location: str, directory: Path) -> None:
+    """Copy the files of the nodes below a location of S3 into a directory. Raises CannotRead.
+
+    nodes_of_run.py writes them and reads the copies. A node has one small file, whose name is its number.
+    """
+    bucket, _, prefix = location[len("s3://") :].partition("/")
+    region = os.environ.get("AWS_REGION")
+    # One page has a thousand objects.
+    listed = _with_boto3("s3", region, "list_objects_v2", False, Bucket=bucket, Prefix=prefix)
+    if listed is None:
+        only = ("--exclude", "*", "--include", "*.json", "--only-show-errors")
+        _with_cli(location, ["s3", "cp", "--recursive", location, str(directory), *only], region)
+        return
+    for each in listed.get("Contents", ()):
+        name = each["Key"][len(prefix) :]
+        if re.fullmatch(r"\d{1,6}\.json", name) and each["Size"] <= _MOST_BYTES_OF_NODE:
+            answer = _with_boto3("s3", region, "get_object", False, Bucket=bucket, Key=each["Key"])
+            assert answer is not None
+            (directory / name).write_bytes(answer["Body"].read())
 
 
 def _state_before(bucket: str, key: str) -> "tuple[dict[str, Any], tuple[str, str]]":

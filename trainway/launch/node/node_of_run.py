@@ -11,10 +11,11 @@ from pathlib import Path
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart
 from trainway.launch.node.failure_causes import SECONDS_OF_A_START
 from trainway.launch.node.node_rank import node_rank
+from trainway.launch.node.nodes_of_run import name_of_node, write_node
 from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.node.program_stacks import VARIABLE
 from trainway.launch.node.ray_job import end_ray_job
-from trainway.launch.node.run_state import NodeState
+from trainway.launch.node.run_state import NodesInState, NodeState
 from trainway.launch.node.stop_request import SECONDS_BETWEEN_LOOKS_AT_FILES, StopRequest
 
 LAUNCH = "launch-id"
@@ -43,8 +44,10 @@ class NodeOfRun:
         self.started = time.time()
         # The clock of a node can jump.
         self._began = time.monotonic()
-        self.state = NodeState(self.attempt, self.started, leads=self.rank == 0)
-        self._launch = self._launch_here()
+        self._launch = launch_here()
+        start = self._launch or f"attempt {self.attempt}"
+        write_node(run, self.rank, start, name_of_node())
+        self.state = NodeState(self.attempt, self.started, NodesInState(run, start), leads=self.rank == 0)
         self._end = self._end_of_launch()
         self._record("running")
 
@@ -176,13 +179,6 @@ class NodeOfRun:
         except OSError:
             return ""
 
-    def _launch_here(self) -> "str | None":
-        """Return the name of the launch, where a target starts the run again by itself."""
-        try:
-            return Path(__file__).with_name(LAUNCH).read_text().strip()
-        except FileNotFoundError:
-            return None
-
     def _end_of_launch(self) -> "Path | None":
         """Return the file that says why the launch failed for good. None where the target reads the exit status."""
         return None if self._launch is None else self.run / "attempts" / f"end-of-{self._launch}.json"
@@ -213,6 +209,14 @@ class NodeOfRun:
         number = int(counter.read_text()) + 1 if counter.exists() else 1
         counter.write_text(str(number))
         return number
+
+
+def launch_here() -> "str | None":
+    """Return the name of the launch, where a target starts the run again by itself."""
+    try:
+        return Path(__file__).with_name(LAUNCH).read_text().strip()
+    except FileNotFoundError:
+        return None
 
 
 def _write_first(file: Path, word: str) -> None:

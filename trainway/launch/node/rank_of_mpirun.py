@@ -3,12 +3,16 @@
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainway.launch.node.exit_statuses import NOT_EXECUTABLE, NOT_FOUND, CannotStart, StoppedBefore
+from trainway.launch.node.node_of_run import launch_here
+from trainway.launch.node.nodes_of_run import write_node
 from trainway.launch.node.once_per_gpu import task_variables
 from trainway.launch.node.process_tree import (
     SECONDS_BETWEEN_LOOKS,
@@ -32,8 +36,13 @@ def run_rank(asked: argparse.Namespace) -> int:
     """
     told = RankSignals()
     adopt_orphans()
+    of_rank = rank_environment(os.environ)
+    if of_rank["LOCAL_RANK"] == "0" and of_rank["TRAINWAY_NODE_RANK"] != "0":
+        # mpirun passes on the name of the node of its launcher, so this one is known by its instance.
+        run, node = Path(os.environ["TRAINWAY_RUN"]), int(of_rank["TRAINWAY_NODE_RANK"])
+        write_node(run, node, launch_here() or f"attempt {os.environ.get('TRAINWAY_ATTEMPT')}", socket.gethostname())
     try:
-        environment = with_packages(asked.packages, rank_environment(os.environ), told)
+        environment = with_packages(asked.packages, of_rank, told)
         if asked.per_gpu:
             environment.update(task_variables(environment))
         environment |= read_secrets(asked.secret, environment, told)

@@ -204,8 +204,10 @@ def main(arguments: "list[str]") -> int:
             return problem.status
         files = None
         _say(f"the files of the run are not copied to {asked.location}: {problem}")
+    # Nodes without a common directory find the files of the others there (run_state.py).
+    environment = os.environ if asked.shared else {**os.environ, "TRAINWAY_RUN_LOCATION": asked.location}
     try:
-        status = signals.run(asked.command)
+        status = signals.run(asked.command, environment)
     except OSError as problem:
         _say(f"{asked.command[0]} cannot start: {problem}")
         status = FAILED_FOR_GOOD

@@ -6,16 +6,20 @@ so that the starter waits for no answer before the end of the run.
 trainway/launch/registry/state.py describes the content.
 """
 
+import contextlib
 import json
 import math
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from trainway.launch.node.nodes_of_run import DIRECTORY, read_nodes
 
 VERSION = 1
 SECONDS_BETWEEN_WRITES = float(os.environ.get("TRAINWAY_STATE_SECONDS", "60"))
@@ -25,16 +29,39 @@ _LONGEST_END_SECONDS = 5.0
 _STEPS_OF_PACE = 50
 
 
+class NodesInState:
+    """The nodes of a start of a run, as a node finds them: in the directory of the run, or in its copy in S3.
+
+    run_files.py and sagemaker_host.py name the copy on nodes that share no directory. Each write of the state fetches
+    the files that the next one reads.
+    """
+
+    def __init__(self, run: Path, start: str) -> None:
+        self._directories, self._start = [run / DIRECTORY], start
+        self.fetches: list[str] = []
+        # Without space for them, the program starts.
+        with contextlib.suppress(OSError):
+            if location := os.environ.get("TRAINWAY_RUN_LOCATION"):
+                fetched = tempfile.mkdtemp(prefix="trainway-nodes-")
+                self._directories.append(Path(fetched))
+                self.fetches = [f"{location.rstrip('/')}/{DIRECTORY}/", fetched]
+
+    def read(self) -> "list[str]":
+        """Return the names of the nodes, as far as this node knows them."""
+        return read_nodes(self._directories, self._start)
+
+
 class NodeState:
     """The state of a run as one node knows it. `environment` is that of the processes that write it.
 
     `leads` says whether this node reads the steps, and writes the state.
-    Writes happen at most every SECONDS_BETWEEN_WRITES, and at the end. One that fails is reported once.
+    Writes happen every SECONDS_BETWEEN_WRITES, also without a new step, and at the end. One that fails is reported
+    once.
     """
 
-    def __init__(self, attempt: int, started: float, *, leads: bool) -> None:
+    def __init__(self, attempt: int, started: float, nodes: "NodesInState | None" = None, *, leads: bool) -> None:
         self._location = os.environ.get("TRAINWAY_STATE")
-        self.leads = leads
+        self._nodes, self.leads = nodes, leads
         self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
         self._has_step = False
         self._paces: list[float] = []
@@ -115,14 +142,17 @@ class NodeState:
         self._wait()
 
     def _begin(self) -> None:
+        nodes = self._nodes.read() if self._nodes else []
         with self._lock:
+            if nodes:
+                self._now["nodes"] = nodes
             pace = {"step_seconds": statistics.median(self._paces)} if self._paces else {}
             text = json.dumps({**self._now, **pace, "schema_version": VERSION, "written": time.time()})
         assert self._location is not None
         helper = str(Path(__file__).with_name("aws_on_node.py"))
         try:
             self._writer = subprocess.Popen(
-                [sys.executable, helper, "state", self._location, text],
+                [sys.executable, helper, "state", self._location, text, *(self._nodes.fetches if self._nodes else ())],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -152,6 +152,7 @@ def host_environment(told: "Mapping[str, str]", hosts: Hosts, *, port: int, chan
         "TRAINWAY_RUN": str(run),
         "PET_LOG_DIR": str(run / "logs" / hosts.current),
         "PET_LOCAL_ADDR": hosts.current,
+        "NODE_NAME": hosts.current,
         "TRAINWAY_NODE_RANK": str(hosts.names.index(hosts.current)),
         "PET_RDZV_ENDPOINT": f"{first}:{port}",
         "PET_RDZV_CONF": ",".join(filter(None, (told.get("PET_RDZV_CONF"), is_first))),

@@ -98,6 +98,10 @@ def state_key_of(team: str | None, run: str) -> str:
 
 
 _Shown = Annotated[str, AfterValidator(shown)]
+# The most nodes of a run that somebody reads.
+_MOST_NODES = 10_000
+# The name of a host, and the ID of an instance of EC2.
+_Node = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}( i-[0-9a-f]{8,17})?$")]
 # Seconds since the epoch, until the year 9999. datetime has no later ones.
 _Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -133,7 +137,7 @@ class _State(_Attempt):
     stepped: _Seconds | None = None
     step_seconds: _Seconds | None = None
     checkpoint: _Checkpoint | None = None
-    nodes: list[_Shown] = []
+    nodes: Annotated[list[_Node], Field(max_length=_MOST_NODES)] = []
     stragglers: _Shown | None = None
     # The writers keep 100.
     earlier: Annotated[list[_Attempt], Field(max_length=1000)] = []
