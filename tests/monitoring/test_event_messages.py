@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -16,10 +20,12 @@ from tests.emulator.conftest import Stack
 from tests.synthesis import EXAMPLES, ROOT, Template, resources, templates_of
 from training.observe import run_state
 from training.observe.run_state import StateWriter
+from trainway.launch.program.program import STARTER
 from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import state_key_of
+from trainway.launch.runs.names import LONGEST_RUN_NAME, is_run_name
 from trainway.monitoring.events import RESUMES, EventKind, event_kinds
-from trainway.monitoring.tell_people import SUBJECT_CHARACTERS, cluster_of, is_node, message_of, tell
+from trainway.monitoring.tell_people import RUN, SUBJECT_CHARACTERS, cluster_of, is_node, message_of, run_of, tell
 from trainway.spec.loader import load_platform
 
 NODE = "i-0391f86fa0fe0d465"
@@ -56,6 +62,15 @@ FAILED: dict[str, Any] = {
         }
     },
 }
+
+LINES = [
+    f'Node {NODE} is unhealthy: HMA detected fault type "NvidiaErrorTerminate" on this node',
+    "",
+    "Run: llama-1125 of team research, launched by ana, with 2 nodes. It is at step 700 of 1000.",
+    "Newest checkpoint: step 650, fsx:/checkpoints/research/llama/650.",
+    "",
+    f"What happens next: HyperPod replaces the node. {RESUMES}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -130,19 +145,12 @@ def test_the_death_of_a_node_is_told_with_its_run_its_owner_and_what_happens_nex
     emulator.send_event(UNHEALTHY)
     (message,) = inbox()
     assert message["Subject"].startswith(f"Trainway commons: Node {NODE} is unhealthy: HMA detected fault type")
-    assert message["Message"].splitlines() == [
-        f'Node {NODE} is unhealthy: HMA detected fault type "NvidiaErrorTerminate" on this node',
-        "",
-        "Run: llama-1125 of team research, launched by ana, with 2 nodes. It is at step 700 of 1000.",
-        "Newest checkpoint: step 650, fsx:/checkpoints/research/llama/650.",
-        "",
-        f"What happens next: HyperPod replaces the node. {RESUMES}",
-    ]
+    assert message["Message"].splitlines() == LINES
     emulator.send_event(FAILED | {"time": "2026-11-30T10:00:00Z"})
     (message,) = inbox()
     assert "Node i-0000000000000ffff of group train failed: Instance creation" in message["Message"]
     assert "It happened at 2026-11-30T10:00:00Z." in message["Message"].splitlines()
-    assert "No run of the training job has recorded that it is on this node." in message["Message"]
+    assert "No run has recorded that it is on this node." in message["Message"]
 
     # A text of 600 characters, and values that are null.
     long = json.loads(json.dumps(FAILED).replace("failed", "failed: " + "x" * 600).replace('"train"', "null"))
@@ -245,19 +253,57 @@ def test_an_event_that_cannot_be_told_stays_and_is_told_with_a_later_one(emulato
         {"nodes": 1},
         {"nodes": [NODE], "checkpoint": "x"},
         {"nodes": [NODE], "step": {}, "steps": []},
+        {"nodes": [NODE], "checkpoint": {"step": 1, "location": "fsx:/a\nRun: b"}},
+        {"nodes": [NODE, f"{NODE}\nRun: b"], "step": "\u202e"},
         "x" * 2_000_000,
     ],
-    ids=["list", "number", "checkpoint", "step", "size"],
+    ids=["list", "number", "checkpoint", "step", "line", "name", "size"],
 )
-def test_an_event_is_told_whatever_a_job_has_written_as_its_state(state: Any, emulator: Emulator, inbox: Any) -> None:
+def test_a_run_is_told_whatever_another_job_has_written_as_its_state(
+    state: Any, emulator: Emulator, inbox: Any
+) -> None:
     run_on(NODE, "llama-1125")
-    for name in ("llama-1125", "other"):
+    run_on(NODE, "other")
+    for name in ("other", "no record", "../other"):
         boto3.client("s3").put_object(
             Bucket=BUCKET, Key=state_key_of("research", name), Body=json.dumps(state).encode()
         )
     emulator.send_event(UNHEALTHY)
     (message,) = inbox()
-    assert f"Node {NODE} is unhealthy" in message["Message"] and "HyperPod replaces the node." in message["Message"]
+    assert message["Message"].splitlines() == LINES
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"owner": "ana\nRun: b"}, {"owner": "a" * 2000}, {"owner": None}, {"team": ["a"]}, {"run": "other"}],
+    ids=["line", "length", "nobody", "team", "run"],
+)
+def test_nothing_that_no_launch_writes_is_told_of_a_run(changes: dict[str, Any]) -> None:
+    record = {"run": "llama-1125", "owner": "ana", "team": None}
+    assert run_of("llama-1125", record, {"nodes": [NODE]})["owner"] == "ana"
+    with pytest.raises(ValueError):
+        run_of("llama-1125", record | changes, {"nodes": [NODE]})
+
+
+def test_the_run_of_a_program_is_told(emulator: Emulator, inbox: Any, tmp_path: Path) -> None:
+    record = RunRecord("mine", "research", "ana", "2026-11-25T10:00:00+00:00", {"job.yaml": "name: mine\n"})
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=record.key, Body=record.as_text().encode())
+    told = {
+        "TRAINWAY_RUN": str(tmp_path),
+        "TRAINWAY_OUTPUT": str(tmp_path / "outputs"),
+        "TRAINWAY_STATE": f"s3://{BUCKET}/{state_key_of('research', 'mine')}",
+        "AWS_REGION": emulator.region,
+        "NODE_NAME": f"hyperpod-{NODE}",
+    }
+    subprocess.run([sys.executable, STARTER, "--", "true"], env=os.environ | told, check=True)
+    emulator.send_event(UNHEALTHY)
+    (message,) = inbox()
+    assert "Run: mine of team research, launched by ana, with 1 node." in message["Message"].splitlines()
+
+
+def test_names_of_runs_are_those_of_the_launcher() -> None:
+    for name in ("a", "llama-1125", "-a", "a-", "A", "a" * LONGEST_RUN_NAME, "a" * (LONGEST_RUN_NAME + 1), "a/b", ""):
+        assert is_run_name(name) == bool(RUN.fullmatch(name)), name
 
 
 def test_an_event_of_a_kind_that_the_platform_has_no_more_is_nobodys() -> None:

@@ -18,6 +18,12 @@ from typing import Any
 LIVE_SECONDS = 900
 # A record has the files of its job.
 MOST_BYTES = 1_000_000
+# Of each team. Any job of a team can write states.
+MOST_RUNS = 200
+# As in trainway/launch/runs/names.py.
+RUN = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+# As in trainway/launch/registry/state.py.
+NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}( i-[0-9a-f]{8,17})?")
 # A subject of SNS has fewer than 101 characters of ASCII in one line.
 # https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (read 2026-11-25)
 SUBJECT_CHARACTERS = 100
@@ -55,21 +61,68 @@ def cluster_of(client: Callable[[str], Any], kind: str, name: str) -> str:
 def runs_on(
     client: Callable[[str], Any], bucket: str, prefixes: list[str], node: str, at: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the record and the state of each run that was on a node at a time, in seconds since the epoch.
+    """Yield what people want to know of each run that was on a node at a time, in seconds since the epoch.
 
-    `node` is its name or the ID of its instance. Jobs write the objects, so large ones are left out.
+    `node` is its name or the ID of its instance. Jobs write the objects, so what `run_of` refuses is left out, and the
+    other runs are told.
     """
     s3 = client("s3")
+
+    def read(key: str) -> Any:
+        return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read(MOST_BYTES))
+
     for prefix in prefixes:
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            small = {each["Key"]: each for each in page.get("Contents", []) if each["Size"] <= MOST_BYTES}
-            for key, each in small.items():
-                if not key.endswith(".state") or at - each["LastModified"].timestamp() > LIVE_SECONDS:
-                    continue
-                state = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
-                if any(is_node(name, node) for name in state.get("nodes", [])):
-                    record = s3.get_object(Bucket=bucket, Key=key.removesuffix(".state") + ".json")
-                    yield {"record": json.loads(record["Body"].read(MOST_BYTES)), "state": state}
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        found = [each for page in pages for each in page.get("Contents", []) if each["Key"].endswith(".state")]
+        live = [each for each in found if at - each["LastModified"].timestamp() <= LIVE_SECONDS]
+        for each in sorted(live, key=lambda each: each["LastModified"], reverse=True)[:MOST_RUNS]:
+            name = each["Key"][len(prefix) :].removesuffix(".state")
+            if not RUN.fullmatch(name) or each["Size"] > MOST_BYTES:
+                continue
+            try:
+                state = read(each["Key"])
+                if any(is_node(recorded, node) for recorded in nodes_of(state)):
+                    yield run_of(name, read(f"{prefix}{name}.json"), state)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, s3.exceptions.NoSuchKey):
+                continue
+
+
+def nodes_of(state: Any) -> list[str]:
+    """Return the nodes in a state that a job has written. Raises an error for what no run writes."""
+    return [each for each in state.get("nodes", []) if NODE.fullmatch(each)]
+
+
+def text_of(value: Any) -> str:
+    """Return a text of a job as one line that people can read. Raises ValueError for any other value."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > 1024:
+        raise ValueError(f"it is no line of text: {type(value).__name__}")
+    return value
+
+
+def number_of(value: Any) -> int:
+    """Return a number of a job. Raises ValueError for any other value."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"it is no number: {type(value).__name__}")
+    return value
+
+
+def run_of(name: str, record: Any, state: Any) -> dict[str, Any]:
+    """Return what people are told of a run by its record and its state, of which a job can write anything.
+
+    Raises an error for what no launch and no run writes.
+    """
+    if record["run"] != name:
+        raise ValueError("the record is one of another run")
+    step, steps, checkpoint = state.get("step"), state.get("steps"), state.get("checkpoint")
+    return {
+        "run": name,
+        "team": text_of(record.get("team") or ""),
+        "owner": text_of(record["owner"]),
+        "nodes": len(nodes_of(state)),
+        "step": None if step is None else number_of(step),
+        "steps": None if steps is None else number_of(steps),
+        "checkpoint": checkpoint and (number_of(checkpoint["step"]), text_of(checkpoint["location"])),
+    }
 
 
 def is_node(recorded: str, node: str) -> bool:
@@ -79,15 +132,16 @@ def is_node(recorded: str, node: str) -> bool:
 
 def lines_of(found: dict[str, Any]) -> list[str]:
     """Return what people want to know of a run on the node."""
-    record, state = found["record"], found["state"]
-    team = f" of team {record['team']}" if record.get("team") else ""
-    line = f"Run: {record['run']}{team}, launched by {record['owner']}, with {len(state['nodes'])} nodes."
-    if state.get("step") is not None:
-        line += f" It is at step {state['step']} of {state.get('steps', 'an unknown number')}."
-    checkpoint = state.get("checkpoint")
-    if checkpoint:
-        return [line, f"Newest checkpoint: step {checkpoint['step']}, {checkpoint['location']}."]
-    return [line, "It has no complete checkpoint yet."]
+    team = f" of team {found['team']}" if found["team"] else ""
+    nodes = f"{found['nodes']} {'node' if found['nodes'] == 1 else 'nodes'}"
+    line = f"Run: {found['run']}{team}, launched by {found['owner']}, with {nodes}."
+    if found["step"] is not None:
+        steps = "an unknown number" if found["steps"] is None else found["steps"]
+        line += f" It is at step {found['step']} of {steps}."
+    if found["checkpoint"]:
+        step, location = found["checkpoint"]
+        return [line, f"Newest checkpoint: step {step}, {location}."]
+    return [line, "It has recorded no checkpoint."]
 
 
 def message_of(events: Any, runs: list[str], problem: str = "") -> tuple[str, str]:
@@ -98,7 +152,7 @@ def message_of(events: Any, runs: list[str], problem: str = "") -> tuple[str, st
     if problem:
         lines += ["", f"The runs on the node could not be looked up: {problem}"]
     elif events["node"] in values and not runs:
-        lines += ["", "No run of the training job has recorded that it is on this node."]
+        lines += ["", "No run has recorded that it is on this node."]
     if events.get("time"):
         lines += ["", f"It happened at {events['time']}."]
     lines += ["", f"What happens next: {words_of(events['next'], values)}"]
