@@ -112,9 +112,31 @@ def test_an_image_without_efa_is_said_before_the_launch(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with served({"config": {"Labels": labels}}) as url, ecr(monkeypatch, INDEX, MANIFEST, url):
-        check_image(OWN, two_nodes(hand_off, tmp_path), CATALOGUE)
+        has_plugin = check_image(OWN, two_nodes(hand_off, tmp_path), CATALOGUE)
     warning = capsys.readouterr().err
-    assert said in warning and bool(warning) == bool(said)
+    assert said in warning and bool(warning) == bool(said) and has_plugin == (not said)
+
+
+NO_EFA = {"architecture": "amd64", "config": {"Env": ["NCCL_NET=Socket", "NCCL_NET_PLUGIN=spcx", "NCCL_ALGO=Ring"]}}
+
+
+def test_an_image_that_certainly_uses_no_efa_is_refused_and_doubts_are_said(
+    hand_off: HandOff, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, job = two_nodes(hand_off, tmp_path), {"NCCL_NET": "Libfabric"}
+    with served(NO_EFA) as url:
+        with (
+            ecr(monkeypatch, MANIFEST, url),
+            pytest.raises(UsageError, match="NCCL_NET=Socket: NCCL uses the") as refused,
+        ):
+            check_image(OWN, nodes, CATALOGUE)
+        assert "--allow-tcp" in str(refused.value) and f"trainway image doctor {OWN}" in str(refused.value)
+        for environment, allow_tcp in ((job, False), ({}, True)):
+            with ecr(monkeypatch, MANIFEST, url):
+                assert not check_image(OWN, nodes, CATALOGUE, environment, allow_tcp=allow_tcp)
+            said = capsys.readouterr().err
+            assert "NCCL_NET_PLUGIN=spcx: NCCL opens another plugin than AWS's" in said
+            assert ("NCCL_NET=Socket" in said) is allow_tcp and "NCCL_ALGO" not in said
 
 
 def test_an_image_that_is_absent_or_for_another_processor_is_refused(

@@ -132,6 +132,14 @@ class LaunchOptions:
             rich_help_panel=ON_PLATFORM,
         ),
     ] = None
+    allow_tcp: Annotated[
+        bool,
+        typer.Option(
+            "--allow-tcp",
+            help="Let NCCL use TCP between nodes with EFA. Without it, NCCL ends the job if it cannot use EFA.",
+            rich_help_panel=ON_PLATFORM,
+        ),
+    ] = False
     code: Annotated[
         Path | None,
         typer.Option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OF_JOB_FILES = (".yaml", ".yml", ".json")
 
 # Options that a target without a platform does not support.
-_OF_PLATFORMS = ("code", "group", "image")
+_OF_PLATFORMS = ("allow_tcp", "code", "group", "image")
 
 
 @takes_options
@@ -117,6 +117,7 @@ def _asked(words: list[str], options: LaunchOptions, platform_file: Path) -> Lau
         group=options.group,
         code=None if options.code is None else str(options.code),
         image=options.image,
+        allow_tcp=options.allow_tcp,
         dry_run=options.dry_run,
         full=options.full,
     )

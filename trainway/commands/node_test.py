@@ -51,7 +51,8 @@ def prepare_test(group: str | None, options: VerifyOptions) -> NodeTest:
     point = probe_point(options.nodes, team=options.team, command=rates_command() if options.find_slow else None)
     [request] = allocated_requests(Launch([point], file, group=group, image=options.image, loaded=platform))
     # A repair names the node group of the nodes, so that only one group can be tested.
-    request = replace(request, allocation=replace(request.allocation, others=()))
+    # The test measures TCP, too, and says why the nodes use it.
+    request = replace(request, allocation=replace(request.allocation, others=()), network=None)
     most_bytes = options.gib * 2**30
     if options.find_slow:
         request = rates_request(request, max_bytes=most_bytes)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from trainway.image_doctor.diagnosis import diagnose
+from trainway.image_doctor.rules import Severity
+from trainway.image_doctor.stored_image import MANIFESTS, config_subject
+from trainway.image_doctor.subject import Subject
 from trainway.launch.program.allocation import Allocation
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
@@ -19,12 +25,7 @@ from trainway.spec.image.image_reference import EcrRepository, ecr_repository_of
 BY_DIGEST: Final = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 # Of the training image, and of every image that is built on its base: container/Dockerfile.
 EFA_LABEL: Final = "trainway.efa-installer"
-_MANIFESTS = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
+_ALL: Final = "`trainway image doctor {}` reads its files, too"
 # The catalogue's names of architectures, and those of the OCI image specification.
 _OCI_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 _ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
@@ -36,28 +37,61 @@ def image_by_digest(image: str, hand_off: HandOff) -> str:
     return f"{own}/{image}" if registry_of(image) == "docker.io" and not image.startswith("docker.io/") else image
 
 
-def check_image(image: str, allocation: Allocation, catalogue: Catalogue) -> None:
-    """Check that ECR has an image, and that the image has EFA if the nodes do.
+def check_image(
+    image: str,
+    allocation: Allocation,
+    catalogue: Catalogue,
+    environment: Mapping[str, str] | None = None,
+    *,
+    allow_tcp: bool = False,
+) -> bool:
+    """Check that ECR has an image, and that nothing in its configuration keeps it from EFA if the nodes have EFA.
 
-    Prints a warning to standard error about what cannot be read, and about an image that has no label of EFA. Raises
-    UsageError if ECR does not have the image.
+    Return whether the image is known to have AWS's plugin for NCCL. `environment` has variables of the job, which take
+    the place of those of the image. Prints a warning to standard error about what cannot be read, and about what keeps
+    the image from EFA. Raises UsageError if ECR does not have the image, or if it is certain that NCCL cannot use EFA,
+    unless `allow_tcp`.
     """
     repository = ecr_repository_of(image)
     instance = catalogue[allocation.group.instance_type]
     has_efa = allocation.nodes > 1 and instance.efa_interfaces > 0
     if repository is None:
         _warn(image, "it is in no ECR registry, so nothing of it is checked")
-        return
-    labels = _labels(image, repository, _OCI_ARCHITECTURES[instance.architecture])
-    if labels is None or not has_efa or labels.get(EFA_LABEL):
-        return
-    _warn(
-        image, f"it has no label {EFA_LABEL}. Without libfabric and the OFI NCCL plugin, its ranks use TCP and not EFA"
+        return False
+    config = _config(image, repository, _OCI_ARCHITECTURES[instance.architecture])
+    if config is None:
+        return False
+    subject = config_subject(image, config)
+    if has_efa:
+        _say_findings(image, subject, environment or {}, allow_tcp=allow_tcp)
+    return bool(subject.labels.get(EFA_LABEL))
+
+
+def _say_findings(image: str, subject: Subject, environment: Mapping[str, str], *, allow_tcp: bool) -> None:
+    """Print what keeps an image from EFA. Raises UsageError for what does so in every case, unless `allow_tcp`."""
+    subject = replace(
+        subject, variables={name: each for name, each in subject.variables.items() if name not in environment}
     )
+    errors = [each for each in diagnose(subject).findings if each.severity is Severity.ERROR]
+    for each in errors:
+        if each.is_certain and not allow_tcp:
+            fix = (
+                f"build the image without it, set the variable in `run.environment`, or launch with --allow-tcp. {_ALL}"
+            )
+            raise usage_error(
+                f"the image {image} does not use EFA", why=f"{each.what}: {each.why}", fix=fix.format(image)
+            )
+        _warn(image, f"{each.what}: {each.why}; {each.fix}")
+    if not subject.labels.get(EFA_LABEL):
+        _warn(
+            image,
+            f"it has no label {EFA_LABEL}. Without libfabric and the OFI NCCL plugin, its ranks use TCP and not EFA. "
+            + _ALL.format(image),
+        )
 
 
-def _labels(image: str, repository: EcrRepository, architecture: str) -> dict[str, str] | None:
-    """Return the labels of an image, or None, with a warning, if they cannot be read.
+def _config(image: str, repository: EcrRepository, architecture: str) -> dict[str, Any] | None:
+    """Return the configuration of an image, or None, with a warning, if it cannot be read.
 
     Raises UsageError if the image is not there, or not for the architecture of the nodes.
     """
@@ -83,11 +117,10 @@ def _labels(image: str, repository: EcrRepository, architecture: str) -> dict[st
             registryId=repository.account, repositoryName=repository.name, layerDigest=manifest["config"]["digest"]
         )
         with urlopen(found["downloadUrl"], timeout=20) as answer:
-            config = json.load(answer)
+            config: dict[str, Any] = json.load(answer)
         if (built := config.get("architecture", architecture)) != architecture:
             raise _cannot_run(image, f"it is for linux/{built}, and the nodes are linux/{architecture}")
-        labels: dict[str, str] = config.get("config", {}).get("Labels") or {}
-        return labels
+        return config
     except ClientError as error:
         if error.response["Error"]["Code"] in _ABSENT:
             why, fix = error.response["Error"]["Message"], "name a repository and a digest that are there"
@@ -107,7 +140,7 @@ def _manifest(ecr: Any, repository: EcrRepository, digest: str) -> dict[str, Any
         registryId=repository.account,
         repositoryName=repository.name,
         imageIds=[{"imageDigest": digest}],
-        acceptedMediaTypes=list(_MANIFESTS),
+        acceptedMediaTypes=list(MANIFESTS),
     )
     found: dict[str, Any] | None = json.loads(answer["images"][0]["imageManifest"]) if answer["images"] else None
     return found

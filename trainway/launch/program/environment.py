@@ -17,6 +17,13 @@ RESTARTABLE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug (read 2026-11-21)
 NCCL_EVIDENCE = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
+NCCL_NET = "NCCL_NET"
+# The name of AWS's plugin for NCCL from aws-ofi-nccl 1.13 on. Older releases are called "AWS Libfabric", a name that
+# newer ones take, too: nvidia_plugin_name_fixup in src/nccl_ofi_interface_nvidia.cpp of the branches v1.12.x-aws to
+# v1.21.x of https://github.com/aws/aws-ofi-nccl (read 2026-12-01). NCCL compares without case, and ends with "Failed to
+# initialize any NET plugin" if no plugin of the name starts: ncclNetInit in src/plugin/net.cc of
+# https://github.com/NVIDIA/nccl, v2.28.9 and v2.30.7 (read 2026-12-01).
+EFA_NETWORK = "Libfabric"
 
 # The number of collectives of which each rank keeps the state: PyTorch's own default, which some releases do not have.
 RECORDED_COLLECTIVES = 2000
@@ -96,6 +103,11 @@ def nodes_environment(
         **accelerators_environment(allocation),
         **NCCL_EVIDENCE,
     }
+
+
+def network_environment(network: str | None) -> dict[str, str]:
+    """Return what makes NCCL use a network or end the job. Nothing for None: NCCL may use any."""
+    return {} if network is None else {NCCL_NET: network}
 
 
 def cluster_roots(hand_off: HandOff) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainway.launch.platform.locations import RunPaths, paths_of_run
 from trainway.launch.program.allocation import LOCAL_DISK, Allocation, local_disk
-from trainway.launch.program.environment import cluster_roots, nodes_environment
+from trainway.launch.program.environment import cluster_roots, network_environment, nodes_environment
 from trainway.launch.program.program import CODE_FILES, Program
 from trainway.launch.registry.state import VARIABLE, state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME
@@ -55,6 +55,7 @@ class Request:
     """A program on the nodes of an allocation. `image` is the training image by its digest, and has a name, too.
 
     `code` is the location of an archive that `trainway sync` uploaded, which comes before the image's own code.
+    `network` is the only network that NCCL may use between the nodes, by NCCL's name, or None if it may use any.
     """
 
     program: Program
@@ -64,6 +65,7 @@ class Request:
     allocation: Allocation
     code: str | None = None
     image_name: str = DEFAULT_IMAGE
+    network: str | None = None
 
     @property
     def job_text(self) -> str:
@@ -120,6 +122,7 @@ class Request:
         roots = cluster_roots(self.hand_off)
         return {
             **nodes_environment(self.hand_off, self.allocation, roots, on_nodes.job_file, on_nodes.directory),
+            **network_environment(self.network),
             **({LOCAL_DISK: str(on_nodes.local_disk)} if on_nodes.local_disk else {}),
             **self.program.variables(self.run, on_nodes.directory, roots),
             **on_nodes.size,

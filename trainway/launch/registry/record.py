@@ -196,6 +196,7 @@ class _Options(BaseModel):
     code_digest: _Digest | None = None
     code_changes: Annotated[list[_CodeChange], Field(max_length=1000)] = Field(default=[])
     image: _Line | None = None
+    allow_tcp: bool = False
     # The launch of a run that evaluates nothing leaves the key out.
     evaluation: Annotated[_Evaluation | None, AfterValidator(_not_null)] = None
     evaluation_directory: _Line | None = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from trainway.launch.node.program_output import KEPT_IN
-from trainway.launch.program.environment import nodes_environment
+from trainway.launch.program.environment import network_environment, nodes_environment
 from trainway.launch.program.launcher_conflicts import starts_on_all_nodes
 from trainway.launch.program.program import SAGEMAKER_HOST
 from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -92,6 +92,7 @@ def environment(
     del ranks["PET_RDZV_ENDPOINT"]  # what sagemaker_host.py finds out
     variables = {
         **nodes_environment(request.hand_off, allocation, roots, job_file, run),
+        **network_environment(request.network),
         **({"TRAINWAY_RUN_LOCATION": on_nodes.location} if run == SYNCED else {}),
         **({"TRAINWAY_STREAMED": ":".join(str(CHANNELS / name) for name in channels.values())} if streamed else {}),
         VARIABLE: on_nodes.state_location,

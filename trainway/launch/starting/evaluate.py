@@ -94,6 +94,7 @@ class Follower:
             platform_file_of(self.launch, self.target, f"the checkpoints of {self.run.name} cannot be evaluated"),
             run=run_of_evaluation(self.run, checkpoint.step, is_here=self.is_here),
             group=None if self.is_here else self.on_checkpoint.group,
+            allow_tcp=options.get("allow_tcp", False),
             archive=archive,
             evaluation=evaluation,
         )

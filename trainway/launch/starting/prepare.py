@@ -17,7 +17,8 @@ from trainway.launch.job_file.training_program import with_checkpoints_of_team
 from trainway.launch.node.command_check import missing_python_file
 from trainway.launch.platform.known import HandOffSource, KnownPlatform, known_platform
 from trainway.launch.platform.locations import scheme_of
-from trainway.launch.program.allocation import allocate
+from trainway.launch.program.allocation import Allocation, allocate
+from trainway.launch.program.environment import EFA_NETWORK, NCCL_NET
 from trainway.launch.program.launcher_conflicts import conflicts_of
 from trainway.launch.program.locations import check_names, needs_hand_off
 from trainway.launch.program.lost_nodes import demand_of
@@ -61,13 +62,13 @@ class Launch:
     """The arguments of `trainway launch` that all targets share.
 
     `run` is the name, or on this machine the directory, of the only run. `group` is the node group to use. `code` is a
-    directory that is synced first. `image` is the name of the platform's image to run in. `lock` is the lock of the
-    packages that the run had before. A `dry_run` uploads and writes nothing, and prints the launcher's own files only
-    if it is `full`. `source` says where the hand-off is from. `run` is continued if it is `resumed`. `archive` is the
-    code in the record from which the run is started. It runs again, unless `code` names a directory. `evaluation` is
-    the checkpoint that the only run evaluates. `options` are the typed options of the target, one for each of the
-    `points`. Without them, the options have their defaults. `loaded` is the platform of the file, if it has been read
-    already, for example with rules that are accepted.
+    directory that is synced first. `image` is the name of the platform's image to run in. With `allow_tcp`, NCCL may
+    use TCP between nodes with EFA. `lock` is the lock of the packages that the run had before. A `dry_run` uploads and
+    writes nothing, and prints the launcher's own files only if it is `full`. `source` says where the hand-off is from.
+    `run` is continued if it is `resumed`. `archive` is the code in the record from which the run is started. It runs
+    again, unless `code` names a directory. `evaluation` is the checkpoint that the only run evaluates. `options` are
+    the typed options of the target, one for each of the `points`. Without them, the options have their defaults.
+    `loaded` is the platform of the file, if it has been read already, for example with rules that are accepted.
     """
 
     points: Sequence[Point]
@@ -76,6 +77,7 @@ class Launch:
     group: str | None = None
     code: str | None = None
     image: str | None = None
+    allow_tcp: bool = False
     dry_run: bool = False
     full: bool = False
     source: HandOffSource = "deployed"
@@ -235,6 +237,8 @@ def _complete_requests(launch: Launch, *, on_platform: bool) -> list[Request]:
         # Runs of a sweep often need the same. Standard output is only what would be submitted.
         for line in filter(None, dict.fromkeys(lines)):
             print(line, file=sys.stderr)
+    for line in filter(None, dict.fromkeys(_network_note(each.program, each.network) for each in requests)):
+        print(f"note: {line}", file=sys.stderr)
     if not launch.resumed:
         _check_conflicts(requests, launch.code_directory)
     python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
@@ -312,20 +316,62 @@ def allocated_requests(launch: Launch, *, on_platform: bool = True) -> list[Requ
         launch.image or point.program.image or allocation.group.image or DEFAULT_IMAGE
         for point, allocation in zip(points, allocations, strict=True)
     ]
-    pinned = {}
-    for name, allocation in dict(zip(names, allocations, strict=True)).items():
-        if "@" in name:
-            pinned[name] = image_by_digest(name, hand_off)
-            if known.deployed:
-                check_image(pinned[name], allocation, catalogue)
-        else:
-            pinned[name] = known.image(name)
+    # The jobs of a sweep often run in one image.
+    first = {name: names.index(name) for name in names}
+    images = {name: _image(launch, name, allocations[at], points[at].program) for name, at in first.items()}
     return [
         Request(
-            point.program, launch.run or run_name(point.program), hand_off, pinned[name], allocation, image_name=name
+            point.program,
+            launch.run or run_name(point.program),
+            hand_off,
+            images[name].pinned,
+            allocation,
+            image_name=name,
+            network=_network(launch, allocation, images[name], on_platform=on_platform),
         )
         for point, allocation, name in zip(points, allocations, names, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class _Image:
+    pinned: str
+    has_plugin: bool
+    """Whether the image is known to have AWS's plugin for NCCL."""
+
+
+def _image(launch: Launch, name: str, allocation: Allocation, program: Program) -> _Image:
+    """Return an image by its digest. One that the platform did not build is checked, if the platform is deployed."""
+    known = launch.known
+    pinned = image_by_digest(name, known.hand_off) if "@" in name else known.image(name)
+    if "@" not in name and "@" not in known.hand_off.image_uris[name]:
+        return _Image(pinned, has_plugin=True)
+    if not known.deployed:
+        return _Image(pinned, has_plugin=False)
+    has_plugin = check_image(pinned, allocation, load_catalogue(), program.environment, allow_tcp=launch.allow_tcp)
+    return _Image(pinned, has_plugin)
+
+
+def _network(launch: Launch, allocation: Allocation, image: _Image, *, on_platform: bool) -> str | None:
+    """Return the only network that NCCL may use between the nodes of a job, or None if it may use any.
+
+    It is that of EFA, so that NCCL ends a job that would fall to TCP. A job on one node sends nothing over a network.
+    On SageMaker, it is known of P4d and later types alone that a container has their EFA devices.
+    """
+    instance, accelerator = load_catalogue()[allocation.group.instance_type], allocation.accelerator
+    if launch.allow_tcp or not image.has_plugin or allocation.nodes == 1 or not instance.efa_interfaces:
+        return None
+    if accelerator is None or accelerator.vendor != "nvidia":
+        return None
+    return EFA_NETWORK if on_platform or accelerator.nvlink_domain is not None else None
+
+
+def _network_note(program: Program, network: str | None) -> str | None:
+    """Return the sentence that a program chooses another network than the launcher, or None."""
+    chosen = program.environment.get(NCCL_NET)
+    if network is None or chosen is None or chosen.lower() == network.lower():
+        return None
+    return f"{program.name}: {NCCL_NET} of the job file is {chosen}, so NCCL does not have to use EFA"
 
 
 def _check_region(hand_off: HandOff, platform: Platform) -> None:

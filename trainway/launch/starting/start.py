@@ -103,6 +103,7 @@ def start(target: AnyTarget, launch: Launch, options: Mapping[str, Any], say: Ca
         "group": launch.group,
         **_kept_of_code(launch, requests[0]),
         "image": launch.image,
+        **({"allow_tcp": True} if launch.allow_tcp else {}),
         **({} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}),
         **_kept_of_evaluations(launch.points[0].program, requests[0]),
     }
@@ -274,6 +275,7 @@ def adopt(target: AnyTarget, launch: Launch, options: Mapping[str, Any], record:
         **_kept_of_code(launch, request),
     }
     kept |= {"image": launch.image, "target": options_record(typed)}
+    kept |= {"allow_tcp": True} if launch.allow_tcp else {}
     kept |= {} if launch.evaluation is None else {"evaluation": asdict(launch.evaluation)}
     make_run_directory(request.job_text, request.directory_here, request.kept_files)
     submitted = record_submission(request.directory_here, target.name, handle, kept, request.nodes)
@@ -314,6 +316,7 @@ def resume(name: str, code: str | None = None, *, from_scratch: bool = False) ->
         group=options.get("group"),
         code=code or (None if target.orchestrators else options.get("code")),
         image=options.get("image"),
+        allow_tcp=options.get("allow_tcp", False),
         lock=lock if (lock := run / LOCK).is_file() else None,
         resumed=True,
         archive=archive,
