@@ -98,6 +98,11 @@ def ours(corpus: Path) -> None:
         turns.next()
 
     Metrics.step = reported  # type: ignore[method-assign, assignment]
+    run_job(corpus, WARM_UP + ROUNDS + 1)
+
+
+def run_job(corpus: Path, until_step: int) -> None:
+    """Train a tiny model in this process, as its only rank."""
     with tempfile.TemporaryDirectory() as run:
         os.environ["TRAINWAY_RUN"] = run
         train(
@@ -112,7 +117,7 @@ def ours(corpus: Path) -> None:
                     "checkpoint": {"every": 1000, "location": f"{run}/checkpoints"},
                 }
             ),
-            until_step=WARM_UP + ROUNDS + 1,
+            until_step=until_step,
         )
     dist.destroy_process_group()
 

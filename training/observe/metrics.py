@@ -46,6 +46,7 @@ class Metrics:
         trackers: TrackerProcesses | None = None,
     ) -> None:
         # TensorBoard imports every client of remote storage that it finds. Only rank 0 has to wait for that.
+        from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
         from torch.utils.tensorboard import SummaryWriter
 
         run.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ class Metrics:
         self._file = (run / "metrics.jsonl").open("a", encoding="utf-8")
         # TensorBoard hides what an interrupted run wrote for this step and later ones.
         purge_step = None if resumed_from is None else resumed_from + 1
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=purge_step)
+        self._board, self._summary = SummaryWriter(str(run / "tensorboard"), purge_step=purge_step), Summary
 
     def start(self, **values: Any) -> None:
         """Report the start of a run with its description."""
@@ -78,8 +79,7 @@ class Metrics:
         # TensorBoard cannot draw what is not a number, and draws no other point of the curve either.
         flat = {name: value for name, value in numbers.items() if name != "step" and math.isfinite(value)}
         flat |= {f"breakdown/{phase}": seconds for phase, seconds in values["breakdown"].items()}
-        for name, value in flat.items():
-            self._board.add_scalar(name, value, values["step"])
+        self._draw(values["step"], flat)
         mfu, mfu_causal = ("-" if values[name] is None else f"{values[name]:.4f}" for name in ("mfu", "mfu_causal"))
         if self._progress:
             self._progress.clear()
@@ -93,6 +93,11 @@ class Metrics:
         if self._progress:
             self._progress.update(values["step"])
 
+    def _draw(self, step: int, numbers: dict[str, float]) -> None:
+        """Add numbers to TensorBoard. One record takes a tenth of the time of a record for each number."""
+        found = [self._summary.Value(tag=name, simple_value=number) for name, number in numbers.items()]
+        self._board.file_writer.add_summary(self._summary(value=found), step)  # type: ignore[attr-defined]
+
     def skipped(self, step: int, reason: str) -> None:
         """Report that a step changed nothing, after the report of its numbers."""
         if self._progress:
@@ -102,7 +107,7 @@ class Metrics:
     def evaluation(self, step: int, loss: float, seconds: float) -> None:
         """Report the loss on held-out samples, in nats per token, and the seconds that the evaluation took."""
         self.event("evaluation", step=step, loss=loss, loss_hex=loss.hex(), seconds=seconds)
-        self._board.add_scalar("evaluation/loss", loss, step)
+        self._draw(step, {"evaluation/loss": loss})
         if self._progress:
             self._progress.clear()
         print(f"evaluation step={step}/{self._steps} loss={loss:.4f} seconds={seconds:.3f}", flush=True)
