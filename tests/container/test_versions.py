@@ -204,17 +204,44 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
         (
             "tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]",
             "tested_with_nccl: [2.31.2]",
-            ["combinations[0].efa_installer", "PyTorch 2.13.0 requires NCCL 2.29.7", "was tested with 2.31.2"],
+            [
+                "combinations[0].efa_installer",
+                "aws-ofi-nccl 1.20.0 was not tested with NCCL 2.29.7",
+                "only calls it compatible with 2.17.1 and newer",
+                "write as `evidence` who runs the pair",
+            ],
         ),
         (
             "libfabric: 2.4.0amzn5.0",
-            "libfabric: 2.6.0amzn1.0",
-            ["efa_installers[0].libfabric", "aws-ofi-nccl 1.20.0 was released as tested with 2.4.0amzn5.0"],
+            "libfabric: 1.21.0amzn1.0",
+            [
+                "efa_installers[0].libfabric",
+                "aws-ofi-nccl 1.20.0 was tested with 2.4.0amzn5.0, and is called compatible with 1.22.0 and newer",
+            ],
         ),
         (
             "nccl: 2.29.7",
-            "nccl: 2.27.5",
-            ["combinations[0].efa_installer", "PyTorch 2.13.0 requires NCCL 2.27.5"],
+            "nccl: 2.17.0",
+            [
+                "combinations[0].efa_installer",
+                "PyTorch 2.13.0 requires NCCL 2.17.0",
+                "was tested with 2.28.9 or 2.29.7 or 2.30.4, and is called compatible with 2.17.1 and newer",
+            ],
+        ),
+        (
+            "tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]\n    nccl_from: 2.17.1",
+            "tested_with_nccl: []\n    nccl_from: null",
+            ["combinations[0].efa_installer", "has no release notes that say what it was tested with"],
+        ),
+        (
+            "sha256: cf2e9281a2328a243c76f911a490faed43ca0fecfe4733c25e34b2e92a32c309",
+            "sha256: null",
+            ["combinations[0].efa_installer", "the checksum of EFA installer 1.49.0 is not known"],
+        ),
+        (
+            "    made: 2026-11-21\n",
+            "    made: 2026-11-21\n    nccl: 2.31.2\n",
+            ["combinations[0].nccl", "nothing is known of it"],
         ),
         (
             'cuda: "13.0"',
@@ -317,7 +344,7 @@ def test_versions_that_cannot_be_built_are_refused(tmp_path: Path, replace: str,
 def test_the_page_shows_what_a_wrong_pair_is_told(tmp_path: Path):
     file = tmp_path / VERSIONS_FILE.relative_to(ROOT)
     file.parent.mkdir(parents=True)
-    file.write_text(MATRIX.replace("tested_with_nccl: [2.28.9, 2.29.7, 2.30.4]", "tested_with_nccl: [2.31.2]"))
+    file.write_text(MATRIX.replace("nccl: 2.29.7", "nccl: 2.17.0", 1))
     with pytest.raises(SpecError) as caught:
         load_versions(file)
     first = str(caught.value.problems[0]).replace(f"{tmp_path}/", "")

@@ -63,17 +63,38 @@ class EfaInstaller(Published):
 
     version: str = Field(description="The installer's version.")
     url: Address = Field(description="Where it is downloaded.")
-    sha256: Sha256 = Field(description="The checksum of the file there.")
+    sha256: Sha256 | None = Field(
+        description="The checksum of the file there, or null if no public source states it. No combination can name it "
+        "then."
+    )
     libfabric: str = Field(description="The libfabric that it carries.")
     aws_ofi_nccl: str = Field(description="The plugin for NCCL that it carries.")
 
 
+class Gin(Section):
+    """What GPU-initiated networking of NCCL (GIN), which DeepEP uses, requires beside a plugin that has it."""
+
+    nccl_from: Version = Field(description="The oldest NCCL.")
+    gdrcopy_from: Version = Field(description="The oldest GDRCopy, in quotes if it is two numbers.")
+    gda_libfabric_from: Version = Field(description="The oldest libfabric for its backend in the GPU's kernels.")
+
+
 class Plugin(Published):
-    """A release of aws-ofi-nccl, and the versions that it was tested with."""
+    """A release of aws-ofi-nccl, the versions that it was tested with, and those that it is called compatible with."""
 
     version: str = Field(description="The plugin's version.")
-    tested_with_libfabric: tuple[str, ...] = Field(min_length=1, description="Versions of libfabric.")
-    tested_with_nccl: tuple[str, ...] = Field(min_length=1, description="Versions of NCCL.")
+    tested_with_libfabric: tuple[str, ...] = Field(description="Versions of libfabric; none if no notes name one.")
+    tested_with_nccl: tuple[str, ...] = Field(description="Versions of NCCL; none if no notes name one.")
+    libfabric_from: Version | None = Field(description="The oldest libfabric that is called compatible, or null.")
+    nccl_from: Version | None = Field(description="The oldest NCCL that is called compatible, or null.")
+    gin: Gin | None = Field(description="What GIN requires, or null if the plugin is not documented for it.")
+
+
+class NcclWheel(Published):
+    """A wheel of NCCL for CUDA 13, in place of the one that PyTorch requires."""
+
+    version: str = Field(description="NCCL's version.")
+    sha256: Sha256 = Field(description="The checksum of the wheel.")
 
 
 class PyTorch(Published):
@@ -140,6 +161,9 @@ class Combination(Section):
 
     name: str = Field(description="How `image.versions` calls it.")
     pytorch: str = Field(description="A version below `pytorch`.")
+    nccl: str | None = Field(
+        None, description="A version below `nccl`, in place of the NCCL that PyTorch requires. Default: PyTorch's own."
+    )
     efa_installer: str = Field(description="A version below `efa_installers`.")
     nccl_tests: str = Field(description="A version below `nccl_tests`.")
     gdrcopy: str = Field(description="A version below `gdrcopy`.")
@@ -151,6 +175,11 @@ class Combination(Section):
         None,
         description="A version below `hyperpod_elastic_agent`. Without it, the agent does not support the PyTorch.",
     )
+    made: date = Field(description="The day it was put together.")
+    evidence: str | None = Field(
+        None, description="Who runs this NCCL with this plugin, if AWS only calls them compatible, and the day."
+    )
+    unknown: tuple[str, ...] = Field((), description="What nobody has verified of it, a sentence each.")
 
 
 class Versions(Section):
@@ -162,6 +191,7 @@ class Versions(Section):
     efa_installers: tuple[EfaInstaller, ...] = Field(description="EFA installers.")
     aws_ofi_nccl: tuple[Plugin, ...] = Field(description="Plugins, of which the installers carry one each.")
     pytorch: tuple[PyTorch, ...] = Field(description="Wheels of PyTorch.")
+    nccl: tuple[NcclWheel, ...] = Field((), description="NCCLs in place of PyTorch's own.")
     nccl_tests: tuple[NcclTests, ...] = Field(description="NCCL's tests.")
     gdrcopy: tuple[GdrCopy, ...] = Field(description="GDRCopy's libraries.")
     transformer_engine: tuple[TransformerEngine, ...] = Field(description="Transformer Engines.")

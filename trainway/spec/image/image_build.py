@@ -174,6 +174,7 @@ def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
     """Return the versions of what the variant for GPUs has below PyTorch: CUDA, NCCL, EFA, and GDRCopy."""
     wheel = _released(versions.pytorch, chosen.pytorch)
     installer = _released(versions.efa_installers, chosen.efa_installer)
+    assert installer.sha256, "VERSION_RULES let nothing else pass"
     tests, gdrcopy = _released(versions.nccl_tests, chosen.nccl_tests), _released(versions.gdrcopy, chosen.gdrcopy)
     return {
         "AWS_OFI_NCCL_VERSION": installer.aws_ofi_nccl,

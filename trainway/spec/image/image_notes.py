@@ -1,12 +1,13 @@
-"""What nobody verifies of a training image: on a base of yours, and on nodes with an old driver."""
+"""What nobody verifies of a training image: its fabric, a base of yours, and nodes with an old driver."""
 
 from __future__ import annotations
 
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.drivers import driver_facts
 from trainway.spec.facts.versions import versions_facts
+from trainway.spec.image.compatibility import fabric_of, nccl_level
 from trainway.spec.image.drivers import old_drivers
-from trainway.spec.image.image_build import keeps_base_packages, key_of_image, own_base, variant_of
+from trainway.spec.image.image_build import combination_of, keeps_base_packages, key_of_image, own_base, variant_of
 from trainway.spec.platform import Platform
 
 
@@ -20,12 +21,29 @@ def unverified(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
 def _of_image(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
     old = old_drivers(platform, catalogue, versions_facts(), driver_facts())
     return (
+        *_of_the_fabric(platform, catalogue),
         *_of_the_base(platform, catalogue),
         *(
             f"{each.group}: AMI {each.ami} has NVIDIA driver {each.driver}, and CUDA {each.cuda} requires "
             f"{each.oldest_branch}. Containers use the compatibility libraries of the image."
             for each in old
         ),
+    )
+
+
+def _of_the_fabric(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return a sentence about an NCCL that the image's plugin was not tested with, and the evidence for it."""
+    if platform.image.uri or variant_of(platform, catalogue) != "cuda" or keeps_base_packages(platform, catalogue):
+        return ()
+    chosen = combination_of(platform, versions_facts())
+    fabric = fabric_of(versions_facts(), chosen)
+    if fabric is None or nccl_level(fabric) != "compatible":
+        return ()
+    tested = " or ".join(fabric.plugin.tested_with_nccl)
+    return (
+        f"{key_of_image(platform)}.versions: {chosen.name} runs NCCL {fabric.nccl}. AWS tested aws-ofi-nccl "
+        f"{fabric.plugin.version} with {tested}, and calls it compatible with {fabric.plugin.nccl_from} and newer. "
+        f"Evidence: {chosen.evidence}",
     )
 
 

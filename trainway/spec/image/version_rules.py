@@ -5,11 +5,12 @@ A rule yields (key path, reason, remedy) as those of the platform file do. `VERS
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from trainway.spec.facts.versions import Versioned, Versions, images_of, release, requirements_of
+from trainway.spec.image.compatibility import is_older
+from trainway.spec.image.fabric_rules import FABRIC_RULES
 from trainway.spec.problems import KeyPath
 
 Breach = tuple[KeyPath, str, str]
@@ -36,6 +37,7 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
         known = {
             "pytorch": [wheel.version for wheel in versions.pytorch],
             "efa_installer": [installer.version for installer in versions.efa_installers],
+            "nccl": [wheel.version for wheel in versions.nccl],
             "nccl_tests": [tests.version for tests in versions.nccl_tests],
             "gdrcopy": [library.version for library in versions.gdrcopy],
             "images": [images.name for images in versions.images],
@@ -52,30 +54,6 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
         if installer.aws_ofi_nccl not in plugins:
             reason = "nothing is known of that plugin"
             yield ("efa_installers", index, "aws_ofi_nccl"), reason, "add what its release notes say it was tested with"
-
-
-def the_plugin_was_tested_with_its_libfabric(versions: Versions) -> Iterator[Breach]:
-    """An installer carries a plugin and a libfabric that were released to go together."""
-    for index, installer in enumerate(versions.efa_installers):
-        plugin = release(versions.aws_ofi_nccl, installer.aws_ofi_nccl)
-        if plugin and installer.libfabric not in plugin.tested_with_libfabric:
-            reason = f"aws-ofi-nccl {plugin.version} was released as tested with {_or(plugin.tested_with_libfabric)}"
-            yield ("efa_installers", index, "libfabric"), reason, "write what the installer carries, by AWS's changelog"
-
-
-def the_plugin_was_tested_with_the_nccl(versions: Versions) -> Iterator[Breach]:
-    """The NCCL that PyTorch requires is one that the installer's plugin was tested with."""
-    for index, each in enumerate(versions.combinations):
-        wheel = release(versions.pytorch, each.pytorch)
-        installer = release(versions.efa_installers, each.efa_installer)
-        plugin = installer and release(versions.aws_ofi_nccl, installer.aws_ofi_nccl)
-        if wheel and plugin and wheel.nccl not in plugin.tested_with_nccl:
-            reason = (
-                f"PyTorch {wheel.version} requires NCCL {wheel.nccl}, and aws-ofi-nccl {plugin.version}, which EFA "
-                f"installer {each.efa_installer} carries, was tested with {_or(plugin.tested_with_nccl)}"
-            )
-            remedy = "name an installer and a PyTorch that were released to go together"
-            yield ("combinations", index, "efa_installer"), reason, remedy
 
 
 def pytorch_runs_on_the_images(versions: Versions) -> Iterator[Breach]:
@@ -106,7 +84,7 @@ def add_ons_take_the_pytorch(versions: Versions) -> Iterator[Breach]:
     for index, each in enumerate(versions.combinations):
         engine, nemo = release(versions.transformer_engine, each.transformer_engine), release(versions.nemo, each.nemo)
         for key, name, add_on in (("transformer_engine", "Transformer Engine", engine), ("nemo", "NeMo", nemo)):
-            if add_on and _older(each.pytorch, add_on.pytorch_from):
+            if add_on and is_older(each.pytorch, add_on.pytorch_from):
                 reason = f"{name} {add_on.version} requires PyTorch {add_on.pytorch_from} or newer"
                 yield ("combinations", index, key), reason, "name one for this PyTorch, or a newer PyTorch"
 
@@ -117,7 +95,7 @@ def the_agent_takes_the_pytorch(versions: Versions) -> Iterator[Breach]:
         agent = release(versions.hyperpod_elastic_agent, each.hyperpod_elastic_agent or "")
         if agent is None:
             continue
-        if _older(each.pytorch, agent.pytorch_from) or not _older(each.pytorch, agent.pytorch_before):
+        if is_older(each.pytorch, agent.pytorch_from) or not is_older(each.pytorch, agent.pytorch_before):
             allowed = f"{agent.pytorch_from} or newer, and older than {agent.pytorch_before}"
             reason = f"HyperPod's elastic agent {agent.version} requires PyTorch {allowed}"
             yield ("combinations", index, "hyperpod_elastic_agent"), reason, "remove the key, or name another PyTorch"
@@ -127,7 +105,7 @@ def nemo_takes_the_transformer_engine(versions: Versions) -> Iterator[Breach]:
     """Transformer Engine is as new as NeMo requires, because one image can have both."""
     for index, each in enumerate(versions.combinations):
         nemo = release(versions.nemo, each.nemo)
-        if nemo and _older(each.transformer_engine, nemo.transformer_engine_from):
+        if nemo and is_older(each.transformer_engine, nemo.transformer_engine_from):
             reason = f"NeMo {nemo.version} requires Transformer Engine {nemo.transformer_engine_from} or newer"
             yield ("combinations", index, "nemo"), reason, "name another NeMo, or a newer Transformer Engine"
 
@@ -151,20 +129,13 @@ VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
     the_default_is_a_combination,
     combinations_are_named_once,
     releases_are_listed,
-    the_plugin_was_tested_with_its_libfabric,
-    the_plugin_was_tested_with_the_nccl,
     pytorch_runs_on_the_images,
     transformer_engine_is_for_pytorchs_cuda,
     add_ons_take_the_pytorch,
     nemo_takes_the_transformer_engine,
     the_agent_takes_the_pytorch,
+    *FABRIC_RULES,
 )
-
-
-def _older(version: str, than: str) -> bool:
-    """Return whether a version is older than another, by their numbers, which is enough for releases."""
-    one, other = (tuple(map(int, re.findall(r"\d+", each))) for each in (version, than))
-    return one < other
 
 
 def _or(names: Iterable[str]) -> str:
