@@ -37,7 +37,7 @@ class Builds:
         group = {"name": "train", "instance_type": "m7i.8xlarge", "count": 1}
         platform = Platform.model_validate({"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": [group]})
         self.arguments = build_arguments(platform, load_catalogue(), load_versions())
-        self.arguments |= {"BASE_IMAGE": base_image, "CUDA_DEVEL_IMAGE": base_image, "UBUNTU_SNAPSHOT": ""}
+        self.arguments |= {"BASE_IMAGE": base_image, "UBUNTU_SNAPSHOT": ""}
 
     def base(self, tag: str, cache: str | None = None) -> float:
         """Build and push the base with the cache of another tag, and return the seconds."""

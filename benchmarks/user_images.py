@@ -66,7 +66,7 @@ class Delivery:
         platform = Platform.model_validate({"region": "us-west-2", "zones": ["usw2-az1"], "node_groups": [group]})
         self.arguments = dict.fromkeys(OPTIONS.values(), "")
         self.arguments |= build_arguments(platform, load_catalogue(), load_versions())
-        self.arguments |= {"BASE_IMAGE": base_image, "CUDA_DEVEL_IMAGE": base_image, "UBUNTU_SNAPSHOT": ""}
+        self.arguments |= {"BASE_IMAGE": base_image, "UBUNTU_SNAPSHOT": ""}
         (root / "image.json").write_text(json.dumps(self.arguments), encoding="utf-8")
 
     def tag(self, what: str) -> str:

@@ -28,13 +28,6 @@ from trainway.spec.facts.versions import VERSIONS_FILE
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "build" / "image-proof"
-# The compiler of CUDA 13.0 (Python Package Index, read 2026-11-22).
-NVCC = (
-    "nvidia-cuda-cccl==13.0.85",
-    "nvidia-cuda-crt==13.0.88",
-    "nvidia-cuda-nvcc==13.0.88",
-    "nvidia-nvvm==13.0.88",
-)
 # One architecture, to compile for a minute and not for ten.
 ARCHITECTURE = "-gencode=arch=compute_90,code=sm_90"
 CHECKS = """\
@@ -108,12 +101,14 @@ def main() -> int:
     versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     chosen = next(each for each in versions["combinations"] if each["name"] == versions["default"])
     wheel = by_version(versions["pytorch"], chosen["pytorch"])
-    engine, major = chosen["transformer_engine"], wheel["cuda"].partition(".")[0]
+    engine, cuda = chosen["transformer_engine"], ".".join(wheel["cuda_toolkit"].split(".")[:2])
+    major = cuda.partition(".")[0]
     shutil.rmtree(WORK, ignore_errors=True)
     venv.create(WORK / "venv", with_pip=True)
     python = WORK / "venv/bin/python"
     parts = [f"transformer_engine=={engine}", f"transformer_engine_cu{major}=={engine}"]
-    install(python, [f"torch=={wheel['version']}", *pinned(f"pytorch-{wheel['version']}"), *NVCC])
+    install(python, [f"torch=={wheel['version']}", *pinned(f"pytorch-{wheel['version']}")])
+    install(python, pinned(f"cuda-toolkit-{wheel['cuda_toolkit']}"))
     # In the order of the Dockerfile: an add-on replaces some of the job's packages.
     install(python, [*pinned("build-tools"), *(each for each in pinned("training") if not each.startswith("s3torch"))])
     install(python, [*parts, *pinned(f"transformer-engine-{engine}")])
@@ -128,7 +123,7 @@ def main() -> int:
     (WORK / "lib").mkdir()
     (WORK / "lib/libcudart.so").symlink_to(nvidia / f"cu{major}/lib/libcudart.so.{major}")
     began = time.monotonic()
-    arguments = [wheel["version"], wheel["cuda"], wheel["nccl"], str(program), str(nvidia / "nccl/lib/libnccl.so.2")]
+    arguments = [wheel["version"], cuda, wheel["nccl"], str(program), str(nvidia / "nccl/lib/libnccl.so.2")]
     done = subprocess.run(
         [python, "-W", "ignore", "-c", CHECKS, *arguments],
         cwd=HERE,

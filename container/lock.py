@@ -7,11 +7,16 @@ directory of its own, and builds what is published as sources to see what that r
 
 A list has what an image gets beside what those before it have: pytorch-<version>.txt what PyTorch requires,
 build-tools.txt what builds a package that is published as sources, training.txt what the job requires, and one for each
-add-on of versions.yaml. All are resolved together, so that any of them can be in one image.
+add-on of versions.yaml. All are resolved together, so that any of them can be in one image. cuda-toolkit-<version>.txt
+is whole, because nccl-tests are compiled without the others.
+
+A list that is there keeps its versions where they still fit, so that a new release changes no image without it. `--new`
+resolves everything again.
 """
 
 import hashlib
 import io
+import re
 import sys
 import tarfile
 import tomllib
@@ -23,7 +28,17 @@ from typing import Any
 
 import yaml
 
-from trainway.delivery.resolution import Package, Resolution, besides, installed_uv, pinned, resolve, text, without
+from trainway.delivery.resolution import (
+    Package,
+    Resolution,
+    UnresolvedError,
+    besides,
+    installed_uv,
+    pinned,
+    resolve,
+    text,
+    without,
+)
 from trainway.spec.facts.versions import VERSIONS_FILE
 
 HERE = Path(__file__).resolve().parent
@@ -86,11 +101,33 @@ def job() -> tuple[list[str], dict[str, str]]:
     return project["project"]["optional-dependencies"]["training"], pins
 
 
-def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[str, str]) -> dict[str, Resolution]:
-    """What each list has for one combination of versions.yaml, by the list's name."""
+def listed(combination: Mapping[str, str], toolkit: str) -> dict[str, str]:
+    """The versions by name in those lists of a combination that are there."""
+    of_versions = {
+        "pytorch": combination["pytorch"],
+        "cuda-toolkit": toolkit,
+        "transformer-engine": combination["transformer_engine"],
+        "nemo": combination["nemo"],
+        "flash-attention": combination["flash_attention"],
+        "hyperpod-elastic-agent": combination.get("hyperpod_elastic_agent"),
+    }
+    # An add-on can have a package in another version than the job has: the first list counts.
+    names = ["build-tools", "training", *(f"{name}-{version}" for name, version in of_versions.items())]
+    found: dict[str, str] = {}
+    for file in (HERE / "requirements" / f"{name}.txt" for name in names):
+        if file.exists():
+            found = dict(re.findall(r"^(\S+)==(\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)) | found
+    return found
+
+
+def of_combination(
+    uv: Path, versions: Mapping[str, Any], combination: Mapping[str, str], kept: Mapping[str, str]
+) -> dict[str, Resolution]:
+    """What each list has for one combination of versions.yaml, by the list's name, in the versions of `kept`."""
     python = next(images["python"] for images in versions["images"] if images["name"] == combination["images"])
     find = partial(resolve, uv, python)
     agent = combination.get("hyperpod_elastic_agent")
+    toolkit = toolkit_of(versions, combination)
     torch, nemo, engine = combination["pytorch"], combination["nemo"], combination["transformer_engine"]
     attention = combination["flash_attention"]
     cuda = next(each["cuda"] for each in versions["transformer_engine"] if each["version"] == engine)
@@ -103,15 +140,18 @@ def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[s
     }
     required, pins = job()
     required = [f"torch=={torch}", *required]
+    compiler = f"cuda-toolkit[nvcc,cccl]=={toolkit}"
 
-    together = [*required, *(each for requirements in add_ons.values() for each in requirements)]
-    everything = find(together, pinned({name: version for name, version in pins.items() if name not in RELEASED}))
+    together = [compiler, *required, *(each for requirements in add_ons.values() for each in requirements)]
+    held = {name: version for name, version in {**kept, **pins}.items() if name not in RELEASED}
+    everything = find(together, pinned(held))
     chosen = {name: package.version for name, package in everything.items()}
     brought = without(find([f"torch=={torch}"], pinned(chosen)), THERE)
     build = besides(without(find(tools(everything), pinned(chosen)), THERE), brought)
     training = find(required, pinned(chosen | {name: pins[name] for name in RELEASED}))
     training = besides(without(training, THERE), brought, build)
     found = {f"pytorch-{torch}": brought, "build-tools": build, "training": training}
+    found[f"cuda-toolkit-{toolkit}"] = find([compiler], pinned(chosen))
     for name, requirements in add_ons.items():
         # What versions.yaml has a checksum of is installed by that.
         own = THERE | {part.replace("_", "-") for part in parts}
@@ -124,11 +164,23 @@ def of_combination(uv: Path, versions: Mapping[str, Any], combination: Mapping[s
     return found
 
 
-def lists(uv: Path, versions: Mapping[str, Any]) -> dict[str, str]:
-    """The lists by their files' names."""
+def toolkit_of(versions: Mapping[str, Any], combination: Mapping[str, str]) -> str:
+    """The CUDA toolkit that the PyTorch of a combination requires."""
+    return str(next(each for each in versions["pytorch"] if each["version"] == combination["pytorch"])["cuda_toolkit"])
+
+
+def lists(uv: Path, versions: Mapping[str, Any], *, keep: bool) -> dict[str, str]:
+    """The lists by their files' names. With `keep`, those that are there keep their versions where they still fit."""
     found: dict[str, list[Resolution]] = {}
     for combination in versions["combinations"]:
-        for name, resolution in of_combination(uv, versions, combination).items():
+        kept = listed(combination, toolkit_of(versions, combination)) if keep else {}
+        try:
+            resolutions = of_combination(uv, versions, combination, kept)
+        except UnresolvedError:
+            if not kept:
+                raise
+            resolutions = of_combination(uv, versions, combination, {})
+        for name, resolution in resolutions.items():
             found.setdefault(f"{name}.txt", []).append(resolution)
     return {file: text(common(resolutions)) for file, resolutions in found.items()}
 
@@ -137,7 +189,7 @@ def main() -> int:
     """Writes the lists of the matrix, and takes away those of versions that it does not have any more."""
     versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     with installed_uv() as uv:
-        written = lists(uv, versions)
+        written = lists(uv, versions, keep="--new" not in sys.argv[1:])
     target = HERE / "requirements"
     target.mkdir(exist_ok=True)
     for old in target.iterdir():

@@ -51,10 +51,10 @@ esac
 # As nvcc takes its flags, and nccl-tests its settings; the linker alone, because the rest is not what is asked here.
 NCCL_TESTS_MAKEFILE = """\
 default:
-\ttest "$(MPI)" = 1 && test "$(CUDARTLIB)" = cudart_static && test -n "$(CUDA_HOME)"
+\ttest "$(MPI)" = 1 && test "$(CUDARTLIB)" = cudart_static && test -f $(CUDA_HOME)/bin/nvcc
 \tmkdir -p build
 \tld -o build/all_reduce_perf -dynamic-linker /lib64/ld-linux-x86-64.so.2 all_reduce.o \\
-\t  -L. -lnccl -L$(MPI_HOME)/lib -lmpi $(subst -Xlinker,,$(NVCC_APPEND_FLAGS))
+\t  -L$(NCCL_HOME)/lib -lnccl -L$(MPI_HOME)/lib -lmpi $(subst -Xlinker,,$(NVCC_APPEND_FLAGS))
 """
 GDRCOPY_MAKEFILE = """\
 lib_install:
@@ -87,7 +87,7 @@ import torch
 assert os.environ["NVTE_PYTORCH_FORCE_BUILD"] == "TRUE"
 memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 assert 1 <= int(os.environ["MAX_JOBS"]) <= min(os.cpu_count(), max(1, memory // 2**31))
-assert Path(os.environ["CUDA_HOME"]).is_dir()
+assert Path(os.environ["CUDA_HOME"], "bin/nvcc").is_file()
 assert all(Path(place).is_dir() for place in os.environ["CPLUS_INCLUDE_PATH"].split(":"))
 setup(name="transformer_engine_torch", version="VERSION", py_modules=[])
 """
@@ -250,7 +250,7 @@ def efa_installer(archive: Path, work: Path, *, libfabric: str, aws_ofi_nccl: st
 def nccl_tests(archive: Path, work: Path) -> None:
     """The sources of one test, compiled already, in a directory as GitHub packs them."""
     root = work / "nccl-tests-2.17.6"
-    shared_library(root / "libnccl.so", "libnccl.so.2")
+    root.mkdir()
     command = ["gcc", "-c", "-fPIC", "-fno-stack-protector", "-x", "c", "-o", str(root / "all_reduce.o"), "-"]
     subprocess.run(command, input=NCCL_TEST.encode(), check=True)
     (root / "Makefile").write_text(NCCL_TESTS_MAKEFILE)
@@ -332,6 +332,15 @@ def torch_wheel(index: Path, version: str, *, cuda: str, cudart: str, nccl: str)
     brought = {"nvidia-nccl-cu13": nccl, "nvidia-cudnn-cu13": "9.0", "nvidia-cuda-runtime": cudart}
     metadata = "".join(f"Requires-Dist: {name}=={each}\n" for name, each in brought.items())
     return wheel(index, "torch", version, {**source, **script}, metadata), required
+
+
+def cuda_toolkit(index: Path, version: str, cudart: str) -> list[Path]:
+    """NVIDIA's compiler, which compiles nothing here, in the directory of the CUDA runtime, which is NVIDIA's."""
+    compiler = {"nvidia/cu13/bin/nvcc": "#!/bin/sh\n"}
+    return [
+        wheel(index, "nvidia-cuda-nvcc", version, compiler),
+        *real_wheels(index, [f"nvidia-cuda-runtime=={cudart}"]),
+    ]
 
 
 def transformer_engine(index: Path, version: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trainway.spec.facts.drivers import driver_facts
 from trainway.spec.facts.versions import images_of, release
 from trainway.spec.loader import load_versions
 
@@ -40,13 +39,12 @@ def image() -> dict[str, str]:
     images, pytorch = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
     installer = release(versions.efa_installers, chosen.efa_installer)
     assert images and pytorch and installer, "VERSION_RULES let nothing else pass"
-    system = re.search(r"-ubuntu(\d\d)(\d\d)@", images.cuda) or re.search(r"-ubuntu(\d\d)\.(\d\d)@", images.cuda)
+    system = re.search(r"/ubuntu:(\d\d\.\d\d)@", images.base)
     user = re.search(r"^USER (\d+)", DOCKERFILE, re.MULTILINE)
     assert system and user
-    is_bridged = pytorch.cuda in driver_facts().forward_compatibility.branches
     hashed = all("--hash=" in each for each in re.findall(r"^\S+==.*\n.*", LISTS, re.MULTILINE))
     return {
-        "Distribution": f"Ubuntu {system[1]}.{system[2]}",
+        "Distribution": f"Ubuntu {system[1]}",
         "Python": images.python,
         "PyTorch": chosen.pytorch,
         "torchvision, torchaudio": wheel("torchvision"),
@@ -61,7 +59,7 @@ def image() -> dict[str, str]:
         "NeMo AutoModel": chosen.nemo,
         "DeepSpeed": wheel("deepspeed"),
         "GDRCopy": chosen.gdrcopy,
-        "CUDA forward compatibility": "chosen when a container starts" if is_bridged else "none",
+        "CUDA forward compatibility": apt_package("cuda-compat"),
         "Mountpoint connector for PyTorch": wheel("s3torchconnector"),
         "C and C++ compiler": apt_package("g++"),
         "SSH server": apt_package("openssh-server"),

@@ -32,6 +32,7 @@ PINS: dict[str, str] = {str(canonicalize_name(name)): version for name, version 
 LISTS = sorted(REQUIREMENTS.iterdir())
 TRAINING, BUILD_TOOLS = REQUIREMENTS / "training.txt", REQUIREMENTS / "build-tools.txt"
 PYTORCH = {release.version: REQUIREMENTS / requirements_of("pytorch", release.version) for release in VERSIONS.pytorch}
+TOOLKITS = {REQUIREMENTS / requirements_of("cuda-toolkit", release.cuda_toolkit) for release in VERSIONS.pytorch}
 ADD_ONS = [
     *(REQUIREMENTS / requirements_of("transformer-engine", engine.version) for engine in VERSIONS.transformer_engine),
     *(REQUIREMENTS / requirements_of("nemo", nemo.version) for nemo in VERSIONS.nemo),
@@ -96,7 +97,7 @@ def sources(files: dict[str, str]) -> bytes:
 
 
 def test_there_is_a_list_for_every_release_and_for_the_job_and_no_other():
-    assert set(LISTS) == {TRAINING, BUILD_TOOLS, *PYTORCH.values(), *ADD_ONS}
+    assert set(LISTS) == {TRAINING, BUILD_TOOLS, *PYTORCH.values(), *TOOLKITS, *ADD_ONS}
 
 
 @pytest.mark.parametrize("file", LISTS, ids=lambda file: file.name)
@@ -138,6 +139,16 @@ def test_a_package_stands_once_but_for_what_an_add_on_replaces(pytorch: str):
 @pytest.mark.parametrize("pytorch", VERSIONS.pytorch, ids=lambda pytorch: pytorch.version)
 def test_the_matrix_has_the_nccl_that_pytorch_brings(pytorch: PyTorch):
     assert pins(PYTORCH[pytorch.version])["nvidia-nccl-cu13"] == pytorch.nccl
+
+
+@pytest.mark.parametrize("pytorch", VERSIONS.pytorch, ids=lambda pytorch: pytorch.version)
+def test_a_toolkit_is_that_of_pytorch_and_has_the_compiler(pytorch: PyTorch):
+    """An image to develop in has both lists."""
+    toolkit = pins(REQUIREMENTS / requirements_of("cuda-toolkit", pytorch.cuda_toolkit))
+    brought = pins(PYTORCH[pytorch.version])
+    assert toolkit.keys() > {"nvidia-cuda-nvcc", "nvidia-cuda-cccl", "nvidia-cuda-runtime"}
+    assert {name: brought[name] for name in toolkit.keys() & brought.keys()}.items() <= toolkit.items()
+    assert toolkit["cuda-toolkit"].startswith(pytorch.cuda_toolkit)
 
 
 def test_what_builds_sources_is_there_before_them():

@@ -169,7 +169,7 @@ def test_layers_are_compressed_so_that_everybody_who_fetches_them_can_read_them(
 def test_each_variant_begins_with_its_base():
     [images] = VERSIONS["images"]
     bases = {variant: arguments(variant)["BASE_IMAGE"] for variant in ("cuda", "cpu")}
-    assert bases == {variant: images[variant] for variant in ("cuda", "cpu")}
+    assert bases == dict.fromkeys(("cuda", "cpu"), images["base"])
     assert arguments("neuron", base=PINNED)["BASE_IMAGE"] == PINNED
 
 
@@ -244,14 +244,14 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             ["combinations[0].nccl", "nothing is known of it"],
         ),
         (
-            'cuda: "13.0"',
-            'cuda: "12.9"',
-            ["combinations[0].images", "PyTorch 2.13.0 was built for CUDA 12.9, and they have 13.0"],
+            'python: "3.12"\n    source: https://gallery',
+            'python: "3.13"\n    source: https://gallery',
+            ["combinations[0].images", "was built for Python 3.12, and the base has 3.13"],
         ),
         (
-            'python: "3.12"\n    source: https://hub',
-            'python: "3.13"\n    source: https://hub',
-            ["combinations[0].images", "was built for Python 3.12, and they have 3.13"],
+            "cuda_toolkit: 13.0.3",
+            "cuda_toolkit: 13.0.4",
+            ["pytorch[0].cuda_toolkit", "container/requirements has no list for it"],
         ),
         (
             "pytorch: 2.13.0\n    efa_installer: 1.49.0",
@@ -259,9 +259,9 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             ["combinations[0].efa_installer", "nothing is known of it", "name 1.49.0"],
         ),
         (
-            "13.0.2-base-ubuntu24.04@sha256:2ab6381d970b211fb93853796dc6707eb8a72575a375c422b17cf4d8b2641701",
-            "13.0.2-base-ubuntu24.04",
-            ["images[0].cuda", "not pinned: a tag alone can mean another image tomorrow"],
+            "ubuntu:24.04@sha256:008173c23f95b170204355c12626cb5a965d779a7e1283b09e9cffbb1bf33ca3",
+            "ubuntu:24.04",
+            ["images[0].base", "not pinned: a tag alone can mean another image tomorrow"],
         ),
         (
             "    sha256: 38974e70342150ede0e3fb8fd24bfe60ccbde90fa20241716ba8bb338e6b61a0\n",
@@ -325,7 +325,7 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             "  - version: 1.1.4",
             ["hyperpod_elastic_agent[0].version", "container/requirements has no list for it"],
         ),
-        ('cuda_version: "13.0"', "cuda_version: 13.0", ["images[0].cuda_version", "version of CUDA, in quotes"]),
+        ('python: "3.12"', "python: 3.12", ["images[0].python", "version of its Python, in quotes"]),
         ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),
         ("name: pytorch-2.12", "name: pytorch-2.13", ["combinations[1].name", "the name stands twice"]),
         ("aws_ofi_nccl: 1.20.0", "aws_ofi_nccl: 1.21.1", ["efa_installers[0].aws_ofi_nccl", "nothing is known"]),

@@ -65,6 +65,8 @@ def test_a_base_of_another_account_or_of_aws_is_fetched_with_the_builds_role_in_
         ("nvcr.io/nvidia/pytorch:26.10-py3", "nvcr.io"),
         ("registry.example.com:5000/team/base:1", "registry.example.com:5000"),
         ("team/base:1", "docker.io"),
+        # The combination's own base.
+        ("public.ecr.aws/docker/library/ubuntu:24.04", "public.ecr.aws"),
     ],
 )
 def test_a_base_elsewhere_is_fetched_with_the_login_of_the_secret(private, image: str, registry: str):
@@ -95,7 +97,7 @@ def test_the_password_is_in_no_argument_log_or_file(private, log_in: str):
 
 
 def test_a_base_that_everybody_can_fetch_needs_no_login(private):
-    begins_with(private, "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04")
+    begins_with(private, "public.ecr.aws/docker/library/ubuntu:24.04")
     done = private.run("base.sh", BASE_TAG="ba5e")
     assert done.returncode == 0, done.stderr
     assert {line.split()[0] + line.split()[-2] for line in logins(private)} == {

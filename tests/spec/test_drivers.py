@@ -50,10 +50,10 @@ def platform_file(directory: Path, release: str | None = None, **sections: Any) 
 
 
 @pytest.mark.parametrize(
-    ("release", "image"), [(R560, {}), (R570, {"base": BASE}), (R570, {"base": BASE, "versions": "pytorch-2.12"})]
+    ("release", "image"),
+    [(R560, {}), (R570, {}), (R570, {"base": BASE}), (R570, {"base": BASE, "versions": "pytorch-2.12"})],
 )
 def test_a_driver_that_is_too_old_is_refused(release: str, image: dict[str, str], tmp_path: Path) -> None:
-    """The branch 560 has no compatibility libraries, and a base of the user's is not known to have any."""
     with pytest.raises(SpecError) as caught:
         load_platform(platform_file(tmp_path, release, image=image))
     (problem,) = caught.value.problems
@@ -98,13 +98,6 @@ def test_what_is_new_enough_or_unknown_is_taken(release: str | None, sections: d
     assert "NVIDIA driver" not in done.output
 
 
-def test_check_says_that_compatibility_libraries_are_used(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["check", str(platform_file(tmp_path, R570)), "--on", "2026-11-23"])
-    assert done.exit_code == 0, (done.output, done.exception)
-    (note,) = [line for line in done.output.splitlines() if line.startswith("not verified: train: ")]
-    assert R570 in note and "570.195.03" in note and "CUDA 13.0 requires 580" in note
-
-
 @pytest.mark.parametrize(("version", "is_old"), [("1.1.2", True), ("9.9.9", False), (None, False)])
 def test_versions_of_hyperpods_image_have_drivers_too(version: str | None, is_old: bool, tmp_path: Path) -> None:
     """Every version that AWS lists supports CUDA 13, so another CUDA is planted."""
@@ -114,7 +107,7 @@ def test_versions_of_hyperpods_image_have_drivers_too(version: str | None, is_ol
     cuda = FACTS.cuda.model_copy(update={"oldest_branches": {"13": 590}})
     planted = FACTS.model_copy(update={"cuda": cuda})
     found = list(old_drivers(platform, load_catalogue(), versions_facts(), planted))
-    assert [(each.driver, each.is_bridged) for each in found] == ([("580.126.09", False)] if is_old else [])
+    assert [each.driver for each in found] == (["580.126.09"] if is_old else [])
 
 
 def test_releases_are_in_order_and_of_the_versions_that_platforms_can_have() -> None:
@@ -134,4 +127,3 @@ def test_every_combination_has_a_known_requirement() -> None:
     """CUDA of a major version without an entry would never be compared."""
     for wheel in versions_facts().pytorch:
         assert wheel.cuda.partition(".")[0] in FACTS.cuda.oldest_branches
-        assert wheel.cuda in FACTS.forward_compatibility.branches

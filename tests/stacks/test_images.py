@@ -68,7 +68,7 @@ def test_an_image_is_for_the_accelerators_of_the_groups_that_name_it(assembly: P
         "image-develop": "cuda",
         "image-extra": "cuda",
     }
-    assert chosen["image-develop"]["BASE_IMAGE"] == chosen["image"]["CUDA_DEVEL_IMAGE"]
+    assert [chosen[each]["CUDA_TOOLKIT"] for each in ("image-develop", "image")] == ["with", "without"]
     assert chosen["image-neuron"]["BASE_IMAGE"] == NEURON
 
 

@@ -45,9 +45,10 @@ def test_a_base_in_another_accounts_ecr_is_pulled_by_the_base_stage_alone(tmp_pa
     assert not any("763104351884" in each for each in allowed(stacks["image"], "BaseRole", "ecr:PutImage"))
 
 
+@pytest.mark.parametrize("base", [f'base: "{NVIDIA}", ', pytest.param("", id="the combination's base")])
 @pytest.mark.parametrize("key", [f", key: '{KEY}'", pytest.param("", marks=pytest.mark.exhaustive)])
-def test_a_login_lets_the_base_stage_read_that_secret_with_that_key(key: str, tmp_path: Path) -> None:
-    stacks = with_image(EKS, f'{{base: "{NVIDIA}", base_login: {{secret: "{SECRET}"{key}}}}}', tmp_path)
+def test_a_login_lets_the_base_stage_read_that_secret_with_that_key(key: str, base: str, tmp_path: Path) -> None:
+    stacks = with_image(EKS, f'{{{base}base_login: {{secret: "{SECRET}"{key}}}}}', tmp_path)
     assert allowed(stacks["image"], "BaseRole", "secretsmanager:GetSecretValue") == [json.dumps(SECRET)]
     decrypt = [each for each in statements(stacks["image"], "BaseRole") if each["Resource"] == KEY]
     assert [each["Action"] for each in decrypt] == (["kms:Decrypt"] if key else [])

@@ -31,7 +31,7 @@ NAMES = ("boto3", "numpy", "safetensors", "tensorboard", "tokenizers")
 OF_THE_BASE = "trainway-stand-in"
 # Of another CUDA than PyTorch's.
 OLD_RUNTIME = "nvidia-cuda-runtime-cu12==12.9.79"
-BASE, DEVEL = "localhost/base:1", "localhost/devel:1"
+BASE = "localhost/base:1"
 GROUPS = {"cuda": "p5.48xlarge", "cpu": "m7i.8xlarge", "neuron": "trn1.32xlarge"}
 
 
@@ -141,16 +141,17 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     stand_ins.nccl_tests(tests, site / "work")
     stand_ins.gdrcopy(site / "gdrcopy.tar.gz", site / "work")
     index = site / "simple"
-    torch, brought = _pytorch(index, wheel, requirements)
+    torch, brought = _pytorch(index, wheel)
     of_the_agent = next(each for each in versions.combinations if each.hyperpod_elastic_agent)
     older = release(versions.pytorch, of_the_agent.pytorch)
     assert older and of_the_agent.hyperpod_elastic_agent, "VERSION_RULES let nothing else pass"
-    older_torch, older_brought = _pytorch(index, older, requirements)
+    older_torch, older_brought = _pytorch(index, older)
     setuptools = stand_ins.real_wheels(index, BUILDERS[:1])
     job = [stand_ins.wheel(index, name, PINS[name], {f"{name}.py": ""}) for name in NAMES]
     job += stand_ins.real_wheels(index, [f"{name}=={PINS[name]}" for name in IMPORTED])
     tools = [stand_ins.wheel(index, name, "1", {}) for name in ("build", "ninja")]
     lists = {
+        **{requirements_of("cuda-toolkit", each.cuda_toolkit): _toolkit(index, each) for each in (older, wheel)},
         requirements_of("pytorch", wheel.version): [*brought, *setuptools],
         requirements_of("pytorch", older.version): [*older_brought, *setuptools],
         "build-tools.txt": [*tools, *stand_ins.real_wheels(index, BUILDERS[1:])],
@@ -175,12 +176,22 @@ def _published(site: Path, requirements: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def _pytorch(index: Path, wheel: PyTorch, requirements: Path) -> tuple[Path, list[Path]]:
+def _pytorch(index: Path, wheel: PyTorch) -> tuple[Path, list[Path]]:
     """A wheel of PyTorch of that version, and what it brings."""
-    listed = (requirements / requirements_of("pytorch", wheel.version)).read_text()
-    cudart = re.search(r"^nvidia-cuda-runtime==(\S+)", listed, re.MULTILINE)
+    return stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, cudart=_cudart(wheel), nccl=wheel.nccl)
+
+
+def _toolkit(index: Path, wheel: PyTorch) -> list[Path]:
+    """The CUDA toolkit of that PyTorch."""
+    return stand_ins.cuda_toolkit(index, wheel.cuda_toolkit, _cudart(wheel))
+
+
+def _cudart(wheel: PyTorch) -> str:
+    """The version of the CUDA runtime that a PyTorch brings."""
+    listed = ROOT / "container/requirements" / requirements_of("pytorch", wheel.version)
+    cudart = re.search(r"^nvidia-cuda-runtime==(\S+)", listed.read_text(), re.MULTILINE)
     assert cudart, "PyTorch brings the CUDA runtime"
-    return stand_ins.torch_wheel(index, wheel.version, cuda=wheel.cuda, cudart=cudart[1], nccl=wheel.nccl)
+    return cudart[1]
 
 
 def _arguments(
@@ -208,13 +219,13 @@ def _arguments(
     )
     arguments = build_arguments(platform, load_catalogue(), load_versions(file))
     stand_in = {"UBUNTU_SNAPSHOT": f"{url}/ubuntu" if arguments["UBUNTU_SNAPSHOT"] else ""}
-    return arguments | {"BASE_IMAGE": BASE, "CUDA_DEVEL_IMAGE": DEVEL} | stand_in
+    return arguments | {"BASE_IMAGE": BASE} | stand_in
 
 
 def _bases(yard: Yard) -> None:
-    """The base, whose apt and pip ask loopback, and the toolkit's image, which only has to compile.
+    """The base, whose apt and pip ask loopback.
 
-    The base says that it is Ubuntu, trusts the key of the snapshot, and has a package that the snapshot has newer.
+    It says that it is Ubuntu, trusts the key of the snapshot, and has a package that the snapshot has newer.
     """
 
     def system(directory: Path) -> None:
@@ -234,4 +245,3 @@ def _bases(yard: Yard) -> None:
     yard.shell(container, sources)
     yard.configure(container, {"PIP_INDEX_URL": f"{yard.url}/simple"})
     yard.commit(container, BASE)
-    yard.derive(BASE, DEVEL, "mkdir /usr/local/cuda")

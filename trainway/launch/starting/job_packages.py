@@ -88,7 +88,7 @@ def python_of_image(platform: Platform, platform_file: Path) -> TargetPython:
     own = package_lock_file(platform_file, platform.image_name)
     if image.packages.pip and own.is_file():
         packages |= dict(_PACKAGE.findall(own.read_text(encoding="utf-8")))
-    release = re.search(r"ubuntu:?(\d\d\.\d\d)", images.cpu)
+    release = re.search(r"ubuntu:?(\d\d\.\d\d)", images.base)
     assert release, "every base of the matrix is Ubuntu's"
     is_default = platform.image_name == DEFAULT_IMAGE
     name = platform.name if is_default else f"{platform.name}.{platform.image_name}"

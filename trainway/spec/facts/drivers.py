@@ -22,14 +22,6 @@ class CudaDrivers(_Facts):
     sources: tuple[Source, ...]
 
 
-class ForwardCompatibility(_Facts):
-    """Older driver branches that NVIDIA's base image supports, by CUDA version, and the toolkit that this needs."""
-
-    branches: dict[str, tuple[int, ...]]
-    toolkit_since: str
-    sources: tuple[Source, ...]
-
-
 class DriverSince(_Facts):
     """The driver of the releases from a date on."""
 
@@ -56,7 +48,6 @@ class DriverFacts(_Facts):
     """Drivers of nodes and of CUDA, from drivers.yaml."""
 
     cuda: CudaDrivers
-    forward_compatibility: ForwardCompatibility
     eks: EksDrivers
     hyperpod: HyperPodDrivers
 

@@ -44,17 +44,14 @@ class Published(Section):
 
 
 class Images(Published):
-    """The base images of the variants, and the image that compiles for the variant cuda."""
+    """The base image of the variants cuda and cpu."""
 
-    name: str = Field(description="How combinations call them.")
-    cuda: PinnedImage = Field(description="The base of the variant cuda.")
-    cuda_devel: PinnedImage = Field(description="The CUDA toolkit for the same system.")
-    cpu: PinnedImage = Field(description="The base of the variant cpu.")
-    cuda_version: str = Field(description="Major and minor version of CUDA, in quotes.")
+    name: str = Field(description="How combinations call it.")
+    base: PinnedImage = Field(description="The image.")
     python: str = Field(description="Major and minor version of its Python, in quotes.")
     packages: date = Field(
-        description="The day of the Ubuntu snapshot that packages come from, and to which those of the images are "
-        "upgraded: a day on which the images existed."
+        description="The day of the Ubuntu snapshot that packages come from, and to which those of the image are "
+        "upgraded: a day on which the image existed."
     )
 
 
@@ -103,8 +100,13 @@ class PyTorch(Published):
     version: str = Field(description="PyTorch's version.")
     sha256: Sha256 = Field(description="The checksum of the wheel.")
     python: str = Field(description="The version of Python that the wheel is for, in quotes.")
-    cuda: str = Field(description="Major and minor version of the CUDA that it was built with, in quotes.")
+    cuda_toolkit: Version = Field(description="The package cuda-toolkit that it requires.")
     nccl: str = Field(description="The NCCL that it requires.")
+
+    @property
+    def cuda(self) -> str:
+        """Major and minor version of the CUDA that it was built with."""
+        return ".".join(self.cuda_toolkit.split(".")[:2])
 
 
 class NcclTests(Published):
@@ -167,7 +169,7 @@ class Combination(Section):
     efa_installer: str = Field(description="A version below `efa_installers`.")
     nccl_tests: str = Field(description="A version below `nccl_tests`.")
     gdrcopy: str = Field(description="A version below `gdrcopy`.")
-    images: str = Field(description="A name below `images`.")
+    images: str = Field(description="A name below `images`, which is the base image.")
     transformer_engine: str = Field(description="A version below `transformer_engine`.")
     nemo: str = Field(description="A version below `nemo`.")
     flash_attention: str = Field(description="A version below `flash_attention`.")
@@ -214,7 +216,7 @@ def release(among: Iterable[Release], version: str) -> Release | None:
 
 
 def images_of(versions: Versions, combination: Combination) -> Images | None:
-    """Return the base images of a combination, or None if the combination names unknown images."""
+    """Return the base image of a combination, or None if the combination names an unknown one."""
     return next((each for each in versions.images if each.name == combination.images), None)
 
 

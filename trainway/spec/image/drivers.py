@@ -10,7 +10,7 @@ from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.drivers import DriverFacts, branch_of
 from trainway.spec.facts.versions import Versions, release
 from trainway.spec.handoff_names import DEFAULT_IMAGE
-from trainway.spec.image.image_build import combination_of, keeps_base_packages, own_base, variant_of
+from trainway.spec.image.image_build import combination_of, keeps_base_packages, variant_of
 from trainway.spec.kubernetes.ami_releases import minor_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.node_group import NodeGroup
@@ -20,8 +20,7 @@ class OldDriver(NamedTuple):
     """A node group whose driver is older than CUDA requires.
 
     `group_index` is the group's index in `node_groups`. `ami` is the release or version of its AMI. `oldest_branch` is
-    the oldest branch that `cuda` supports on its own. `is_bridged` says whether the base image has compatibility
-    libraries that support the driver.
+    the oldest branch that `cuda` supports.
     """
 
     group_index: int
@@ -30,7 +29,6 @@ class OldDriver(NamedTuple):
     driver: str
     cuda: str
     oldest_branch: int
-    is_bridged: bool
 
 
 def old_drivers(
@@ -55,9 +53,7 @@ def old_drivers(
         driver = hyperpod_driver(ami, facts) if platform.orchestrator.is_hyperpod else eks_driver(ami, facts)
         if driver is None or branch_of(driver) >= oldest:
             continue
-        bridged = facts.forward_compatibility.branches.get(cuda, ())
-        has_libraries = own_base(platform) is None
-        yield OldDriver(index, group.name, ami, driver, cuda, oldest, has_libraries and branch_of(driver) in bridged)
+        yield OldDriver(index, group.name, ami, driver, cuda, oldest)
 
 
 def cuda_of(platform: Platform, catalogue: Catalogue, versions: Versions) -> str | None:

@@ -151,11 +151,9 @@ def _of_every_variant(platform: Platform, catalogue: Catalogue, versions: Versio
     chosen, variant = combination_of(platform, versions), variant_of(platform, catalogue)
     images = images_of(versions, chosen)
     assert images, "VERSION_RULES let nothing else pass"
-    of_the_variant = images.cpu if variant == "cpu" else images.cuda
     return {
-        "BASE_IMAGE": own_base(platform) or (images.cuda_devel if platform.image.base == DEVEL else of_the_variant),
-        # No stage of another variant is built, and yet its image has to have a name.
-        "CUDA_DEVEL_IMAGE": images.cuda_devel,
+        "BASE_IMAGE": own_base(platform) or images.base,
+        "CUDA_TOOLKIT": "with" if platform.image.base == DEVEL else "without",
         # No page of SageMaker says that its training jobs can read zstd.
         "LAYER_COMPRESSION": "gzip" if platform.iam.training_jobs else "zstd",
         "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
@@ -178,6 +176,7 @@ def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
     tests, gdrcopy = _released(versions.nccl_tests, chosen.nccl_tests), _released(versions.gdrcopy, chosen.gdrcopy)
     return {
         "AWS_OFI_NCCL_VERSION": installer.aws_ofi_nccl,
+        "CUDA_TOOLKIT_VERSION": wheel.cuda_toolkit,
         "CUDA_VERSION": wheel.cuda,
         "EFA_INSTALLER_SHA256": installer.sha256,
         "EFA_INSTALLER_URL": installer.url,

@@ -1,12 +1,10 @@
-"""What nobody verifies of a training image: its fabric, a base of yours, and nodes with an old driver."""
+"""What nobody verifies of a training image: versions that were not tested together, and a base of yours."""
 
 from __future__ import annotations
 
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.drivers import driver_facts
 from trainway.spec.facts.versions import versions_facts
 from trainway.spec.image.compatibility import fabric_of, nccl_level
-from trainway.spec.image.drivers import old_drivers
 from trainway.spec.image.image_build import combination_of, keeps_base_packages, key_of_image, own_base, variant_of
 from trainway.spec.platform import Platform
 
@@ -19,16 +17,7 @@ def unverified(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def _of_image(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
-    old = old_drivers(platform, catalogue, versions_facts(), driver_facts())
-    return (
-        *_of_the_fabric(platform, catalogue),
-        *_of_the_base(platform, catalogue),
-        *(
-            f"{each.group}: AMI {each.ami} has NVIDIA driver {each.driver}, and CUDA {each.cuda} requires "
-            f"{each.oldest_branch}. Containers use the compatibility libraries of the image."
-            for each in old
-        ),
-    )
+    return (*_of_the_fabric(platform, catalogue), *_of_the_base(platform, catalogue))
 
 
 def _of_the_fabric(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:

@@ -144,11 +144,11 @@ def a_base_of_aws_is_in_its_account(platform: Platform, _catalogue: Catalogue) -
 
 @image_rule
 def a_toolkit_is_for_gpus(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """`image.base: devel` is NVIDIA's image with the CUDA toolkit."""
+    """`image.base: devel` adds the CUDA toolkit to the image."""
     if platform.image.base != DEVEL or any(name not in catalogue for _, name in instance_types(platform)):
         return
     if (variant := variant_of(platform, catalogue)) != "cuda":
-        reason = f"{DEVEL} is the base with the CUDA toolkit, and the image is for {variant}"
+        reason = f"{DEVEL} adds the CUDA toolkit, and the image is for {variant}"
         yield ("image", "base"), reason, "remove it, or write variant: cuda on a platform with GPUs"
 
 
@@ -170,14 +170,9 @@ def packages_are_kept_of_a_base(platform: Platform, _catalogue: Catalogue) -> It
 
 @image_rule
 def a_login_is_for_a_base_outside_of_ecr(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`image.base_login` logs in to the registry of `image.base`, and the build's own role does so in ECR."""
-    if platform.image.base_login is None:
-        return
+    """`image.base_login` logs in to the registry of the base, and the build's own role does so in ECR."""
     base = own_base(platform)
-    if base is None:
-        reason = "the combination's base needs no login, and `image.base` names no other"
-        yield ("image", "base_login"), reason, "write image.base, or remove base_login"
-    elif ecr_repository_of(base):
+    if platform.image.base_login and base and ecr_repository_of(base):
         reason = "image.base is in ECR, where the build logs in with its role"
         remedy = "remove it; for an image of another account, the policy of its repository lets this account pull"
         yield ("image", "base_login"), reason, remedy
@@ -237,7 +232,7 @@ def a_group_names_an_image_of_the_platform(platform: Platform, _catalogue: Catal
 
 @image_rule
 def the_driver_supports_the_cuda(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
-    """Nodes have a driver that the CUDA of the image supports, alone or with compatibility libraries.
+    """Nodes have a driver that the CUDA of the image supports. The image has no compatibility libraries.
 
     https://docs.nvidia.com/deploy/cuda-compatibility/ (read 2026-11-23)
     """
@@ -246,8 +241,6 @@ def the_driver_supports_the_cuda(platform: Platform, catalogue: Catalogue) -> It
     if any(name not in catalogue for _, name in instance_types(platform)):
         return  # both have a rule of their own
     for old in old_drivers(platform, catalogue, versions_facts(), driver_facts()):
-        if old.is_bridged:
-            continue
         key = "image_version" if platform.orchestrator.is_hyperpod else "name"
         ami = f"version {old.ami}" if platform.orchestrator.is_hyperpod else f"release {old.ami} in the lock"
         reason = (

@@ -56,17 +56,13 @@ def releases_are_listed(versions: Versions) -> Iterator[Breach]:
             yield ("efa_installers", index, "aws_ofi_nccl"), reason, "add what its release notes say it was tested with"
 
 
-def pytorch_runs_on_the_images(versions: Versions) -> Iterator[Breach]:
-    """The images have the CUDA and the Python that the wheel was built for."""
+def pytorch_runs_on_the_base(versions: Versions) -> Iterator[Breach]:
+    """The base image has the Python that the wheel was built for."""
     for index, each in enumerate(versions.combinations):
         wheel, images = release(versions.pytorch, each.pytorch), images_of(versions, each)
-        if not wheel or not images:
-            continue
-        pairs = {"CUDA": (wheel.cuda, images.cuda_version), "Python": (wheel.python, images.python)}
-        for what, (built_for, there) in pairs.items():
-            if built_for != there:
-                reason = f"PyTorch {wheel.version} was built for {what} {built_for}, and they have {there}"
-                yield ("combinations", index, "images"), reason, f"name images with {what} {built_for}"
+        if wheel and images and wheel.python != images.python:
+            reason = f"PyTorch {wheel.version} was built for Python {wheel.python}, and the base has {images.python}"
+            yield ("combinations", index, "images"), reason, f"name a base with Python {wheel.python}"
 
 
 def transformer_engine_is_for_pytorchs_cuda(versions: Versions) -> Iterator[Breach]:
@@ -123,13 +119,20 @@ def requirements_are_listed(versions: Versions, listed: Collection[str]) -> Iter
         for index, each in enumerate(entries):
             if requirements_of(key.replace("_", "-"), each.version) not in listed:
                 yield (key, index, "version"), "container/requirements has no list for it", "`make lock` writes it"
+    for index, wheel in enumerate(versions.pytorch):
+        if requirements_of("cuda-toolkit", wheel.cuda_toolkit) not in listed:
+            yield (
+                ("pytorch", index, "cuda_toolkit"),
+                "container/requirements has no list for it",
+                "`make lock` writes it",
+            )
 
 
 VERSION_RULES: Final[tuple[Callable[[Versions], Iterator[Breach]], ...]] = (
     the_default_is_a_combination,
     combinations_are_named_once,
     releases_are_listed,
-    pytorch_runs_on_the_images,
+    pytorch_runs_on_the_base,
     transformer_engine_is_for_pytorchs_cuda,
     add_ons_take_the_pytorch,
     nemo_takes_the_transformer_engine,

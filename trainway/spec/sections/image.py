@@ -126,8 +126,8 @@ class Image(Section):
     base: BaseImage | None = Field(
         None,
         description="What it begins with instead of the combination's base, pinned by its digest: an image of the same "
-        "system. A Neuron image needs it: the Neuron SDK's image for PyTorch training. devel: the combination's base "
-        "with the CUDA toolkit, which has nvcc, for an image to develop in.",
+        "system. A Neuron image needs it: the Neuron SDK's image for PyTorch training. devel: the combination's base, "
+        "and the CUDA toolkit, which has nvcc, in the image, to develop in it.",
     )
     refresh: date | None = Field(
         None,
@@ -142,7 +142,8 @@ class Image(Section):
     )
     base_login: RegistryLogin | None = Field(
         None,
-        description="Login to the registry of `base`. Default: none. ECR needs none, because builds use their role.",
+        description="Login to the registry of the base: of `base`, or without it of public.ecr.aws. Default: none. ECR "
+        "needs none, because builds use their role.",
     )
     add: tuple[AddOn, ...] = Field(
         (),
