@@ -99,7 +99,8 @@ def compiled(sources: Path, nvidia: Path) -> Path:
 def main() -> int:
     """Print every fault, and how long the checks took; return 0, or 1 with at least one fault."""
     versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
-    chosen = next(each for each in versions["combinations"] if each["name"] == versions["default"])
+    name = versions["channels"].get(versions["default"], versions["default"])
+    chosen = next(each for each in versions["combinations"] if each["name"] == name)
     wheel = by_version(versions["pytorch"], chosen["pytorch"])
     engine, cuda = chosen["transformer_engine"], ".".join(wheel["cuda_toolkit"].split(".")[:2])
     major = cuda.partition(".")[0]
@@ -132,7 +133,7 @@ def main() -> int:
         stdout=subprocess.PIPE,
         text=True,
     )
-    print(done.stdout.strip() or f"{versions['default']}: no fault, in {time.monotonic() - began:.1f} seconds")
+    print(done.stdout.strip() or f"{name}: no fault, in {time.monotonic() - began:.1f} seconds")
     return 1 if done.stdout.strip() else 0
 
 

@@ -211,7 +211,7 @@ def kept_faults(variant: str, run: Run = run) -> list[str]:
 
 
 def nccl_version() -> str:
-    """Returns the version of the NCCL that PyTorch was built with."""
+    """Returns the version of the NCCL that PyTorch loads."""
     import torch
 
     return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # untyped in PyTorch 2.13
@@ -226,7 +226,7 @@ def pytorch_faults(expected: str) -> list[str]:
 
 
 def cuda_faults(cuda: str, nccl: str) -> list[str]:
-    """Returns what is wrong with the versions of CUDA and NCCL that PyTorch was built with."""
+    """Returns what is wrong with the CUDA that PyTorch was built with, and with the NCCL that it loads."""
     import torch
 
     found = {
@@ -288,14 +288,19 @@ def agent_faults(expected: str, run: Run = run) -> list[str]:
     return faults
 
 
-def added_faults(layout: str, run: Run = run) -> list[str]:
+def added_faults(layout: str, nccl: str, run: Run = run) -> list[str]:
     """Return what somebody's additions broke: packages that do not fit together, torchrun, or the user of the job.
 
     The packages of the Neuron SDK, and of another base that keeps its own, need not be consistent.
     """
     theirs = layout in ("neuron", "kept")
     checked = "" if theirs else run([sys.executable, "-m", "pip", "check"])
-    faults = [f"pip check: {line}" for line in checked.splitlines() if line != "No broken requirements found."]
+    # A combination can replace PyTorch's NCCL. Nothing but PyTorch requires one by its exact version.
+    replaced = re.compile(
+        rf"torch \S+ has requirement nvidia-nccl-cu\d+==\S+;? ?.*, but you have nvidia-nccl-cu\d+ {re.escape(nccl)}\."
+    )
+    lines = [line for line in checked.splitlines() if not replaced.fullmatch(line)]
+    faults = [f"pip check: {line}" for line in lines if line != "No broken requirements found."]
     if not theirs and not checked:
         faults.append("pip check does not start")
     if "torchrun" not in run(["torchrun", "--help"]):
@@ -335,7 +340,7 @@ def main() -> int:
     else:
         faults = pytorch_faults(wanted.pytorch)
     faults += agent_faults(wanted.hyperpod_elastic_agent)
-    faults += added_faults(wanted.layout) if wanted.added else []
+    faults += added_faults(wanted.layout, wanted.nccl) if wanted.added else []
     for fault in faults:
         print(f"verify_image: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trainway.spec.facts.versions import images_of, release
+from trainway.spec.facts.versions import combination_named, images_of, release
 from trainway.spec.loader import load_versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,8 @@ def wheel(name: str) -> str:
 def image() -> dict[str, str]:
     """Return the contents of the CUDA image of the default combination, by component."""
     versions = load_versions()
-    chosen = next(each for each in versions.combinations if each.name == versions.default)
+    chosen = combination_named(versions, versions.default)
+    assert chosen
     images, pytorch = images_of(versions, chosen), release(versions.pytorch, chosen.pytorch)
     installer = release(versions.efa_installers, chosen.efa_installer)
     assert images and pytorch and installer, "VERSION_RULES let nothing else pass"

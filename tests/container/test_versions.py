@@ -13,9 +13,11 @@ import yaml
 
 from delivery.dockerfile import made
 from trainway.spec.facts.catalogue import load_catalogue
-from trainway.spec.facts.versions import VERSIONS_FILE
+from trainway.spec.facts.versions import VERSIONS_FILE, combination_named
+from trainway.spec.image.compatibility import fabric_of, gin_lacks, nccl_level
 from trainway.spec.image.image_build import build_arguments, variant_of
-from trainway.spec.image.rules import the_image_can_have_the_agent
+from trainway.spec.image.image_notes import unverified
+from trainway.spec.image.rules import an_image_can_have_the_agent
 from trainway.spec.image.version_rules import VERSION_RULES
 from trainway.spec.loader import load_versions
 from trainway.spec.platform import Platform
@@ -27,7 +29,12 @@ DOCKERFILE = (ROOT / "container/Dockerfile").read_text()
 MATRIX = VERSIONS_FILE.read_text(encoding="utf-8")
 VERSIONS = yaml.safe_load(MATRIX)
 LISTS = frozenset(file.name for file in (ROOT / "container/requirements").iterdir())
-PUBLISHED = [entry for key, entries in VERSIONS.items() if key not in ("default", "combinations") for entry in entries]
+PUBLISHED = [
+    entry
+    for key, entries in VERSIONS.items()
+    if key not in ("default", "channels", "combinations")
+    for entry in entries
+]
 # What the stage gives, and what delivery/build_tool.sh reads itself.
 OF_THE_STAGE, OF_THE_SCRIPT = {"IMAGE_REVISION"}, {"LAYER_COMPRESSION"}
 INSTANCES = {"cuda": "p5.48xlarge", "neuron": "trn1.32xlarge", "cpu": "m7i.8xlarge"}
@@ -65,10 +72,73 @@ def test_there_is_a_choice_and_every_one_of_it_passes_the_rules():
     assert [breach for rule in VERSION_RULES for breach in rule(versions)] == []
 
 
-def test_every_release_is_in_a_combination():
-    used = {value for combination in VERSIONS["combinations"] for value in combination.values()}
+def test_every_release_is_in_a_combination_or_has_no_checksum_yet():
+    used = {str(value) for combination in VERSIONS["combinations"] for value in combination.values()}
+    used |= {entry["version"] for entry in VERSIONS["efa_installers"] if entry["sha256"] is None}
     used |= {entry["aws_ofi_nccl"] for entry in VERSIONS["efa_installers"]}
     assert {entry.get("version") or entry["name"] for entry in PUBLISHED} <= used
+
+
+@pytest.mark.parametrize("channel", ["stable", "current", "edge"])
+def test_a_channel_is_the_same_image_as_its_combination(channel: str):
+    name = VERSIONS["channels"][channel]
+    assert arguments("cuda", versions=channel) == arguments("cuda", versions=name)
+    assert arguments("cuda", versions=channel)["MATRIX_NAME"] == name
+
+
+def test_the_channels_keep_their_promises():
+    """stable is tested, current has the newest PyTorch, and edge has what GIN requires."""
+    versions = load_versions()
+    found = {}
+    for name in ("stable", "current", "edge"):
+        chosen = combination_named(versions, name)
+        fabric = chosen and fabric_of(versions, chosen)
+        assert chosen and fabric
+        found[name] = (chosen, nccl_level(fabric), gin_lacks(fabric, chosen.gdrcopy))
+    newest = max(versions.pytorch, key=lambda wheel: [int(part) for part in wheel.version.split(".")])
+    assert found["stable"][1] == "tested"
+    assert found["current"][0].pytorch == newest.version
+    assert [found[name][2] is None for name in found] == [False, False, True]
+
+
+def test_an_nccl_in_place_of_pytorchs_is_installed_last_and_by_its_checksum():
+    replaced, own = arguments("cuda", versions="edge"), arguments("cuda", versions="current")
+    assert (replaced["NCCL"], replaced["NCCL_VERSION"]) == ("replaced", "2.31.2")
+    assert (own["NCCL"], own["NCCL_VERSION"], own["NCCL_SHA256"]) == ("required", "2.30.7", "")
+    last = [each for each in made(DOCKERFILE, "libraries", replaced).instructions if "nvidia-nccl-cu" in each]
+    assert len(last) == 1 and replaced["NCCL_SHA256"] == VERSIONS["nccl"][0]["sha256"]
+    assert not [each for each in made(DOCKERFILE, "libraries", own).instructions if "nvidia-nccl-cu" in each]
+    assert arguments("cpu", versions="edge")["NCCL"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("versions", "notes"),
+    [
+        (None, []),
+        ("stable", []),
+        ("current", ["AWS tested aws-ofi-nccl 1.21.1 with 2.31.2, and calls it compatible", "has not been built"]),
+        ("edge", ["nobody says that it was tested with 2.31.2"]),
+        ("pytorch-2.12", ["no node with EFA has run it"]),
+    ],
+)
+def test_check_says_what_nobody_verified_of_a_combination(versions: str | None, notes: list[str]):
+    image = {"versions": versions} if versions else {}
+    found = unverified(platform("cuda", **image), load_catalogue())
+    assert len(found) == len(notes)
+    for note, part in zip(found, notes, strict=True):
+        assert part in note
+
+
+def test_the_page_has_the_channels():
+    page = (ROOT / "docs/image.md").read_text(encoding="utf-8")
+    versions = load_versions()
+    for channel, name in versions.channels.items():
+        chosen = combination_named(versions, name)
+        assert chosen
+        fabric = fabric_of(versions, chosen)
+        assert fabric
+        row = f"| `{channel}` | `{name}` | {chosen.made} | {chosen.pytorch} | {fabric.nccl} | {chosen.efa_installer} |"
+        assert row in page, row
 
 
 @pytest.mark.parametrize("variant", get_args(ImageVariant))
@@ -152,11 +222,29 @@ def test_an_image_with_the_agent_has_a_pytorch_that_the_agent_supports():
 
 @pytest.mark.parametrize("versions", ["pytorch-2.12", "pytorch-2.13"])
 def test_a_pytorch_that_the_agent_does_not_support_is_refused(versions: str):
-    [(key, reason, remedy)] = the_image_can_have_the_agent(with_operator(versions=versions), load_catalogue())
+    [(key, reason, remedy)] = an_image_can_have_the_agent(with_operator(versions=versions), load_catalogue())
     assert key == ("image", "versions")
     assert "HyperPod's elastic agent" in reason
-    assert remedy == "write pytorch-2.11, or remove the key"
-    assert list(the_image_can_have_the_agent(platform("cuda", versions=versions), load_catalogue())) == []
+    assert remedy == "add `images: {operator: {versions: pytorch-2.11}}` for the operator's jobs, or remove the key"
+    assert list(an_image_can_have_the_agent(platform("cuda", versions=versions), load_catalogue())) == []
+
+
+def test_another_image_with_the_agent_lets_the_first_one_have_a_newer_pytorch():
+    with_another = with_operator(versions="pytorch-2.13").model_dump(exclude_unset=True)
+    with_another["images"] = {"operator": {"versions": "pytorch-2.11"}}
+    both = Platform.model_validate(with_another)
+    assert list(an_image_can_have_the_agent(both, load_catalogue())) == []
+    built = {name: build_arguments(both.of_image(name), load_catalogue(), load_versions()) for name in both.image_names}
+    found = {name: (each["PYTORCH_VERSION"], each["HYPERPOD_ELASTIC_AGENT"]) for name, each in built.items()}
+    assert found == {"image": ("2.13.0", "without"), "operator": ("2.11.0", "with")}
+
+
+def test_check_says_why_the_operator_has_an_older_pytorch_and_how_to_have_a_newer_one():
+    [note] = [each for each in unverified(with_operator(), load_catalogue()) if "elastic agent" in each]
+    assert "supports no newer PyTorch" in note and "images: {operator: {versions: pytorch-2.11}}" in note
+    newer = with_operator(versions="current")
+    assert "does not support PyTorch 2.15.0" in " ".join(unverified(newer, load_catalogue()))
+    assert not [each for each in unverified(platform("cuda"), load_catalogue()) if "elastic agent" in each]
 
 
 def test_layers_are_compressed_so_that_everybody_who_fetches_them_can_read_them():
@@ -240,7 +328,7 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
         ),
         (
             "    made: 2026-11-21\n",
-            "    made: 2026-11-21\n    nccl: 2.31.2\n",
+            "    made: 2026-11-21\n    nccl: 2.31.9\n",
             ["combinations[0].nccl", "nothing is known of it"],
         ),
         (
@@ -255,8 +343,8 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
         ),
         (
             "pytorch: 2.13.0\n    efa_installer: 1.49.0",
-            "pytorch: 2.13.0\n    efa_installer: 1.50.0",
-            ["combinations[0].efa_installer", "nothing is known of it", "name 1.49.0"],
+            "pytorch: 2.13.0\n    efa_installer: 1.48.0",
+            ["combinations[0].efa_installer", "nothing is known of it", "name 1.49.0 or 1.50.0 or 1.51.0"],
         ),
         (
             "ubuntu:24.04@sha256:008173c23f95b170204355c12626cb5a965d779a7e1283b09e9cffbb1bf33ca3",
@@ -326,9 +414,13 @@ def test_everything_the_dockerfile_copies_is_in_the_build_context():
             ["hyperpod_elastic_agent[0].version", "container/requirements has no list for it"],
         ),
         ('python: "3.12"', "python: 3.12", ["images[0].python", "version of its Python, in quotes"]),
-        ("default: pytorch-2.13", "default: pytorch-2.14", ["default", "there is no such combination"]),
+        ("default: stable", "default: pytorch-2.14", ["default", "there is no such combination"]),
+        ("current: pytorch-2.15", "current: pytorch-2.16", ["channels.current", "there is no such combination"]),
+        ("name: pytorch-2.12", "name: edge", ["combinations[1].name", "the name stands twice"]),
+        ("nccl: 2.31.2\n", "nccl: 2.30.7\n", ["combinations[4].nccl", "nothing is known of it", "name 2.31.2"]),
+        ("efa_installer: 1.50.0", "efa_installer: 1.51.0", ["combinations[3].efa_installer", "1.51.0 is not known"]),
         ("name: pytorch-2.12", "name: pytorch-2.13", ["combinations[1].name", "the name stands twice"]),
-        ("aws_ofi_nccl: 1.20.0", "aws_ofi_nccl: 1.21.1", ["efa_installers[0].aws_ofi_nccl", "nothing is known"]),
+        ("aws_ofi_nccl: 1.20.0", "aws_ofi_nccl: 1.21.2", ["efa_installers[0].aws_ofi_nccl", "nothing is known"]),
     ],
 )  # fmt: skip
 def test_versions_that_cannot_be_built_are_refused(tmp_path: Path, replace: str, by: str, says: list[str]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainway.spec.facts.versions import EfaInstaller, Gin, Plugin
+from trainway.spec.facts.versions import EfaInstaller, Gin, Plugin, combination_named
 from trainway.spec.image.compatibility import Fabric, gin_lacks, is_older, libfabric_level, nccl_level
 from trainway.spec.loader import load_versions
 
@@ -79,5 +79,5 @@ def test_versions_are_compared_by_their_numbers() -> None:
 
 def test_the_fabric_of_the_default_was_tested_by_aws() -> None:
     versions = load_versions()
-    [stable] = [each for each in versions.combinations if each.name == versions.default]
-    assert stable.evidence is None, "it needs none"
+    stable = combination_named(versions, versions.default)
+    assert stable and stable.evidence is None, "it needs none"

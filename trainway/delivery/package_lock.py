@@ -15,7 +15,7 @@ from trainway.delivery.resolution import Package, Resolution, UnresolvedError, i
 from trainway.parts.checkout import CHECKOUT
 from trainway.spec.errors import usage_error
 from trainway.spec.facts.versions import Versions, images_of, release, requirements_of
-from trainway.spec.image.image_build import beside, combination_of, needs_the_agent
+from trainway.spec.image.image_build import beside, combination_of, has_the_agent
 from trainway.spec.loader import load_versions
 from trainway.spec.package_lock import header, package_lock_file
 from trainway.spec.platform import Platform
@@ -46,7 +46,7 @@ def lists_of(platform: Platform, versions: Versions) -> list[Path]:
         names.append(requirements_of("nemo", chosen.nemo))
     if "flash-attention" in platform.image.add:
         names.append(requirements_of("flash-attention", chosen.flash_attention))
-    if needs_the_agent(platform) and chosen.hyperpod_elastic_agent:
+    if has_the_agent(platform, versions) and chosen.hyperpod_elastic_agent:
         names.append(requirements_of("hyperpod-elastic-agent", chosen.hyperpod_elastic_agent))
     return [CHECKOUT / "container/requirements" / name for name in names]
 

@@ -22,7 +22,7 @@ from trainway.spec.details import first_hand, key_path
 from trainway.spec.document import Document, read_document
 from trainway.spec.extension import ExtensionError, find_extension
 from trainway.spec.facts.catalogue import Catalogue, load_catalogue
-from trainway.spec.facts.versions import VERSIONS_FILE, Versions
+from trainway.spec.facts.versions import VERSIONS_FILE, Versions, combination_named
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.image.image_build import beside
 from trainway.spec.image.version_rules import VERSION_RULES, requirements_are_listed
@@ -154,7 +154,7 @@ def _additions_of(
 ) -> tuple[Additions, list[Breach]]:
     image, breaches = platform.image, list[Breach]()
     packages, directory = None, file.parent / image.dockerfile if image.dockerfile is not None else None
-    if locked and image.packages.pip and image.versions in (None, *(each.name for each in versions.combinations)):
+    if locked and image.packages.pip and (image.versions is None or combination_named(versions, image.versions)):
         try:
             lock = package_lock_file(file, platform.image_name)
             packages = read_package_lock(lock, image.packages.pip, beside(platform, versions))

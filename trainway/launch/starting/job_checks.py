@@ -1,4 +1,4 @@
-"""Whether a job can run on its nodes: memory, trackers, secrets, and inputs, as far as known before a launch."""
+"""Whether a job can run on its nodes: its image, memory, trackers, secrets, and inputs, as far as known before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from trainway.spec.document import read_document
 from trainway.spec.errors import UsageError, usage_error
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.instance import Accelerator
+from trainway.spec.facts.versions import Combination, combinations_with_the_agent, versions_facts
 from trainway.spec.handoff import HandOff
+from trainway.spec.image.compatibility import fabric_of, gda_lacks, gin_lacks
+from trainway.spec.image.image_build import combination_of, key_of_image, own_base
 from trainway.spec.platform import Platform
 from trainway.spec.problems import SpecError
 
@@ -24,6 +27,11 @@ RESERVED_GIB: Final = 4
 """What CUDA's context and the buffers of NCCL take of a GPU. An allowance, which was not measured."""
 CERTAIN: Final = 1.25
 """A program that needs this many times the memory of a GPU is refused. Below that, the computation can be wrong."""
+
+GIN_TYPE: Final = "NCCL_GIN_TYPE"
+# GDAKI, the backend of GIN in the kernels of the GPU.
+# https://github.com/aws/aws-ofi-nccl/blob/master/doc/gin-getting-started.md (read 2026-11-28)
+GDA: Final = "5"
 
 
 def check_use(
@@ -41,6 +49,41 @@ def check_use(
     check_secrets(program, platform, ask=ask)
     if not dry_run:
         check_inputs(program, request.hand_off)
+
+
+def check_contents(request: Request, platform: Platform, kind: str | None) -> None:
+    """Raise UsageError for a job that its image cannot run. `kind` is that of its Kubernetes object, None for others.
+
+    Nothing is known of an image of the user's, or of one on a base of theirs.
+    """
+    if request.image_name not in platform.image_names:
+        return
+    view = platform.of_image(request.image_name)
+    if view.image.uri or own_base(view):
+        return
+    chosen = combination_of(view, versions_facts())
+    what = f"{request.program.name} cannot run in the image {request.image_name}, of {chosen.name}"
+    if kind == "HyperPodPyTorchJob" and not chosen.hyperpod_elastic_agent:
+        fitting = " or ".join(combinations_with_the_agent())
+        raise usage_error(
+            what,
+            why=f"a {kind} starts by HyperPod's elastic agent, which does not support PyTorch {chosen.pytorch}",
+            fix=f"launch another kind, or write an image with `versions: {fitting}` and name it with --image",
+        )
+    if lacks := _gin_lacks(chosen, request.program.environment.get(GIN_TYPE)):
+        raise usage_error(
+            what,
+            why=f"{GIN_TYPE} asks for GPU-initiated networking: {lacks}",
+            fix=f"set `{key_of_image(view)}.versions: edge` in the platform file and deploy, or leave {GIN_TYPE} out",
+        )
+
+
+def _gin_lacks(chosen: Combination, gin_type: str | None) -> str | None:
+    """Return what the image lacks for a value of NCCL_GIN_TYPE, or None if it has all. "0" turns GIN off."""
+    fabric = fabric_of(versions_facts(), chosen)
+    if gin_type in (None, "0", "") or fabric is None:
+        return None
+    return gin_lacks(fabric, chosen.gdrcopy) or (gda_lacks(fabric) if gin_type == GDA else None)
 
 
 def check_memory(program: Program, allocation: Allocation, catalogue: Catalogue) -> None:

@@ -187,7 +187,8 @@ class Combination(Section):
 class Versions(Section):
     """The versions that the training image can be built from, from versions.yaml."""
 
-    default: str = Field(description="The combination of a platform file that names none.")
+    default: str = Field(description="The combination or the channel of a platform file that names none.")
+    channels: dict[str, str] = Field(description="Names that move to newer combinations, with the combination of each.")
     combinations: tuple[Combination, ...] = Field(min_length=1, description="The choices of `image.versions`.")
     images: tuple[Images, ...] = Field(description="Base images.")
     efa_installers: tuple[EfaInstaller, ...] = Field(description="EFA installers.")
@@ -215,6 +216,12 @@ def release(among: Iterable[Release], version: str) -> Release | None:
     return next((each for each in among if each.version == version), None)
 
 
+def combination_named(versions: Versions, name: str) -> Combination | None:
+    """Return the combination of a name or of a channel, or None if there is none."""
+    wanted = versions.channels.get(name, name)
+    return next((each for each in versions.combinations if each.name == wanted), None)
+
+
 def images_of(versions: Versions, combination: Combination) -> Images | None:
     """Return the base image of a combination, or None if the combination names an unknown one."""
     return next((each for each in versions.images if each.name == combination.images), None)
@@ -228,8 +235,9 @@ def versions_facts() -> Versions:
 
 @functools.cache
 def combination_names() -> tuple[str, ...]:
-    """Return the names for `image.versions` in the file, without checking the combinations."""
-    return tuple(each["name"] for each in read_facts(VERSIONS_FILE)["combinations"])
+    """Return the names for `image.versions` in the file, without checking the combinations and the channels."""
+    facts = read_facts(VERSIONS_FILE)
+    return (*facts["channels"], *(each["name"] for each in facts["combinations"]))
 
 
 @functools.cache
@@ -237,14 +245,16 @@ def packages_of_combinations() -> dict[str, date]:
     """Return the day of the Ubuntu snapshot by the name of each combination, as far as the file has it."""
     facts = read_facts(VERSIONS_FILE)
     days = {each["name"]: each["packages"] for each in facts["images"] if isinstance(each.get("packages"), date)}
-    return {each["name"]: days[each["images"]] for each in facts["combinations"] if each.get("images") in days}
+    found = {each["name"]: days[each["images"]] for each in facts["combinations"] if each.get("images") in days}
+    return found | {channel: found[name] for channel, name in facts["channels"].items() if name in found}
 
 
 @functools.cache
 def combinations_with_the_agent() -> tuple[str, ...]:
     """Return the names of the combinations that have HyperPod's elastic agent, in the order of the file."""
-    combinations = read_facts(VERSIONS_FILE)["combinations"]
-    return tuple(each["name"] for each in combinations if each.get("hyperpod_elastic_agent"))
+    facts = read_facts(VERSIONS_FILE)
+    found = [each["name"] for each in facts["combinations"] if each.get("hyperpod_elastic_agent")]
+    return (*(channel for channel, name in facts["channels"].items() if name in found), *found)
 
 
 def requirements_of(what: str, version: str) -> str:

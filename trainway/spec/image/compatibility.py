@@ -62,6 +62,14 @@ def gin_lacks(fabric: Fabric, gdrcopy: str) -> str | None:
     return None
 
 
+def gda_lacks(fabric: Fabric) -> str | None:
+    """Return what the backend of GIN in the GPU's kernels (GDA) lacks in an image that has GIN, or None."""
+    gin, libfabric = fabric.plugin.gin, fabric.installer.libfabric
+    if gin is None or not is_older(libfabric, gin.gda_libfabric_from):
+        return None
+    return f"libfabric {gin.gda_libfabric_from} or newer, and the image has {libfabric}"
+
+
 def is_older(version: str, than: str) -> bool:
     """Return whether a version is older than another, by their numbers, which is enough for releases."""
     one, other = (tuple(map(int, re.findall(r"\d+", each))) for each in (version, than))

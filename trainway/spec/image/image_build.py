@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.versions import Combination, Release, Versions, images_of, release
+from trainway.spec.facts.versions import Combination, Release, Versions, combination_named, images_of, release
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 from trainway.spec.platform import Platform
 from trainway.spec.sections.image import DEVEL, ImageVariant
@@ -45,21 +45,26 @@ def keeps_base_packages(platform: Platform, catalogue: Catalogue) -> bool:
 
 
 def needs_the_agent(platform: Platform) -> bool:
-    """Whether the image needs HyperPod's elastic agent: the training operator starts jobs through its `hyperpodrun`.
+    """Whether HyperPod's training operator starts jobs, through the command `hyperpodrun` of its elastic agent.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-eks-operator-install.html (read 2026-11-22)
     """
     return platform.hyperpod is not None and platform.hyperpod.training_operator
 
 
+def has_the_agent(platform: Platform, versions: Versions) -> bool:
+    """Whether the image has HyperPod's elastic agent: the platform needs it, and the combination has it."""
+    return needs_the_agent(platform) and combination_of(platform, versions).hyperpod_elastic_agent is not None
+
+
 def combination_of(platform: Platform, versions: Versions) -> Combination:
     """Return the combination of versions that the image is built from.
 
-    It is the one that `image.versions` names. Without that key it is the default or, if the image needs HyperPod's
-    elastic agent and the default has none, the first combination that has it.
+    It is the one that `image.versions` names. Without that key it is the default or, on a platform with HyperPod's
+    training operator whose default has no elastic agent, the first combination that has it.
     """
-    name = platform.image.versions or versions.default
-    chosen = next(each for each in versions.combinations if each.name == name)
+    chosen = combination_named(versions, platform.image.versions or versions.default)
+    assert chosen, "VERSION_RULES and the rules of the platform file let nothing else pass"
     if platform.image.versions or not needs_the_agent(platform) or chosen.hyperpod_elastic_agent:
         return chosen
     return next((each for each in versions.combinations if each.hyperpod_elastic_agent), chosen)
@@ -94,7 +99,7 @@ def has_additions(platform: Platform) -> bool:
 
 def beside(platform: Platform, versions: Versions) -> str:
     """Return the name of what the image has before packages of the user's: the combination and the add-ons."""
-    agent = ["hyperpod-elastic-agent"] if needs_the_agent(platform) else []
+    agent = ["hyperpod-elastic-agent"] if has_the_agent(platform, versions) else []
     return " ".join([combination_of(platform, versions).name, *sorted({*platform.image.add, *agent})])
 
 
@@ -137,7 +142,7 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
     of_the_wheel = {"PYTORCH_SHA256": wheel.sha256, "PYTORCH_VERSION": wheel.version}
     return (
         _of_every_variant(platform, catalogue, versions)
-        | _if(needs_the_agent(platform), of_the_agent)
+        | _if(has_the_agent(platform, versions), of_the_agent)
         | _if("flash-attention" in platform.image.add, of_flash_attention)
         | _if("nemo" in platform.image.add, of_nemo)
         | _if("transformer-engine" in platform.image.add, of_transformer_engine)
@@ -149,6 +154,7 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
 def _of_every_variant(platform: Platform, catalogue: Catalogue, versions: Versions) -> dict[str, str]:
     """Return the arguments that no variant leaves empty, except the snapshot of an image without one."""
     chosen, variant = combination_of(platform, versions), variant_of(platform, catalogue)
+    kept = keeps_base_packages(platform, catalogue)
     images = images_of(versions, chosen)
     assert images, "VERSION_RULES let nothing else pass"
     return {
@@ -156,10 +162,11 @@ def _of_every_variant(platform: Platform, catalogue: Catalogue, versions: Versio
         "CUDA_TOOLKIT": "with" if platform.image.base == DEVEL else "without",
         # No page of SageMaker says that its training jobs can read zstd.
         "LAYER_COMPRESSION": "gzip" if platform.iam.training_jobs else "zstd",
-        "HYPERPOD_ELASTIC_AGENT": "with" if needs_the_agent(platform) else "without",
-        "LAYOUT": "kept" if keeps_base_packages(platform, catalogue) and variant != "neuron" else variant,
+        "HYPERPOD_ELASTIC_AGENT": "with" if has_the_agent(platform, versions) else "without",
+        "LAYOUT": "kept" if kept and variant != "neuron" else variant,
         "FLASH_ATTENTION": "with" if "flash-attention" in platform.image.add else "without",
         "MATRIX_NAME": chosen.name,
+        "NCCL": "required" if chosen.nccl is None or variant != "cuda" or kept else "replaced",
         "NEMO": "with" if "nemo" in platform.image.add else "without",
         "SOURCE_DATE_EPOCH": str(EPOCH),
         "TRANSFORMER_ENGINE": "with" if "transformer-engine" in platform.image.add else "without",
@@ -188,7 +195,8 @@ def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
         "NCCL_TESTS_SHA256": tests.sha256,
         "NCCL_TESTS_URL": tests.url,
         "NCCL_TESTS_VERSION": tests.version,
-        "NCCL_VERSION": wheel.nccl,
+        "NCCL_SHA256": _released(versions.nccl, chosen.nccl).sha256 if chosen.nccl else "",
+        "NCCL_VERSION": chosen.nccl or wheel.nccl,
     }
 
 

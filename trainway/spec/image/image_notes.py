@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from trainway.spec.facts.catalogue import Catalogue
-from trainway.spec.facts.versions import versions_facts
+from trainway.spec.facts.versions import combination_named, versions_facts
 from trainway.spec.image.compatibility import fabric_of, nccl_level
-from trainway.spec.image.image_build import combination_of, keeps_base_packages, key_of_image, own_base, variant_of
+from trainway.spec.image.image_build import (
+    combination_of,
+    has_the_agent,
+    keeps_base_packages,
+    key_of_image,
+    needs_the_agent,
+    own_base,
+    variant_of,
+)
 from trainway.spec.platform import Platform
 
 
@@ -17,23 +25,38 @@ def unverified(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def _of_image(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
-    return (*_of_the_fabric(platform, catalogue), *_of_the_base(platform, catalogue))
+    return (*_of_the_combination(platform, catalogue), *_of_the_base(platform, catalogue))
 
 
-def _of_the_fabric(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
-    """Return a sentence about an NCCL that the image's plugin was not tested with, and the evidence for it."""
+def _of_the_combination(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return a sentence about an NCCL that the plugin was not tested with, and one about what else is unknown."""
     if platform.image.uri or variant_of(platform, catalogue) != "cuda" or keeps_base_packages(platform, catalogue):
         return ()
-    chosen = combination_of(platform, versions_facts())
-    fabric = fabric_of(versions_facts(), chosen)
-    if fabric is None or nccl_level(fabric) != "compatible":
-        return ()
-    tested = " or ".join(fabric.plugin.tested_with_nccl)
-    return (
-        f"{key_of_image(platform)}.versions: {chosen.name} runs NCCL {fabric.nccl}. AWS tested aws-ofi-nccl "
-        f"{fabric.plugin.version} with {tested}, and calls it compatible with {fabric.plugin.nccl_from} and newer. "
-        f"Evidence: {chosen.evidence}",
-    )
+    versions = versions_facts()
+    chosen = combination_of(platform, versions)
+    fabric = fabric_of(versions, chosen)
+    what = f"{key_of_image(platform)}.versions: {chosen.name} of {chosen.made}"
+    default, notes = combination_named(versions, versions.default), []
+    if needs_the_agent(platform) and platform.image.versions is None and chosen != default:
+        notes.append(
+            f"{what}: HyperPod's elastic agent, which hyperpod.training_operator needs, supports no newer PyTorch. To "
+            f"have one, write `{key_of_image(platform)}: {{versions: {versions.default}}}` and "
+            f"`images: {{operator: {{versions: {chosen.name}}}}}`. Launch the operator's jobs with --image operator."
+        )
+    elif needs_the_agent(platform) and not has_the_agent(platform, versions):
+        notes.append(
+            f"{what} has no HyperPod elastic agent, which does not support PyTorch {chosen.pytorch}. Jobs of the kind "
+            "HyperPodPyTorchJob need another image."
+        )
+    if fabric and nccl_level(fabric) == "compatible":
+        tested = " or ".join(fabric.plugin.tested_with_nccl) or "no NCCL"
+        notes.append(
+            f"{what} runs NCCL {fabric.nccl}. AWS tested aws-ofi-nccl {fabric.plugin.version} with {tested}, and calls "
+            f"it compatible with {fabric.plugin.nccl_from} and newer. Evidence: {chosen.evidence}"
+        )
+    if chosen.unknown and chosen != default:
+        notes.append(f"{what}: {'; '.join(chosen.unknown)}.")
+    return tuple(notes)
 
 
 def _of_the_base(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:

@@ -48,13 +48,17 @@ def image_versions_are_a_combination(platform: Platform, _catalogue: Catalogue) 
         yield ("image", "versions"), "there is no such combination in trainway/spec/facts/versions.yaml", remedy
 
 
-@image_rule
-def the_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
-    """`image.versions` of a platform with the training operator is a combination that has HyperPod's elastic agent."""
-    name, fitting = platform.image.versions, combinations_with_the_agent()
-    if needs_the_agent(platform) and name in combination_names() and name not in fitting:
+@rule
+def an_image_can_have_the_agent(platform: Platform, _catalogue: Catalogue) -> Iterator[Breach]:
+    """An image of a platform with the training operator has a combination with HyperPod's elastic agent."""
+    if not needs_the_agent(platform):
+        return
+    names = [platform.of_image(each).image.versions for each in platform.image_names]
+    fitting = combinations_with_the_agent()
+    if all(name in combination_names() and name not in fitting for name in names):
         reason = "HyperPod's elastic agent, which hyperpod.training_operator needs, does not support its PyTorch"
-        yield ("image", "versions"), reason, f"write {' or '.join(fitting)}, or remove the key"
+        remedy = f"add `images: {{operator: {{versions: {fitting[-1]}}}}}` for the operator's jobs, or remove the key"
+        yield ("image", "versions"), reason, remedy
 
 
 @image_rule

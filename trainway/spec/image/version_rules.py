@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from trainway.spec.facts.versions import Versioned, Versions, images_of, release, requirements_of
+from trainway.spec.facts.versions import Versioned, Versions, combination_named, images_of, release, requirements_of
 from trainway.spec.image.compatibility import is_older
 from trainway.spec.image.fabric_rules import FABRIC_RULES
 from trainway.spec.problems import KeyPath
@@ -17,17 +17,20 @@ Breach = tuple[KeyPath, str, str]
 
 
 def the_default_is_a_combination(versions: Versions) -> Iterator[Breach]:
-    """A platform file that names no combination gets one that is there."""
+    """A platform file that names no combination gets one that is there, and so does one that names a channel."""
     names = [each.name for each in versions.combinations]
-    if versions.default not in names:
-        yield ("default",), "there is no such combination", f"name one of {', '.join(names)}"
+    if combination_named(versions, versions.default) is None:
+        yield ("default",), "there is no such combination", f"name one of {', '.join([*versions.channels, *names])}"
+    for channel, name in versions.channels.items():
+        if name not in names:
+            yield ("channels", channel), "there is no such combination", f"name one of {', '.join(names)}"
 
 
 def combinations_are_named_once(versions: Versions) -> Iterator[Breach]:
     """A name means one combination."""
     names = [each.name for each in versions.combinations]
     for index, name in enumerate(names):
-        if name in names[:index]:
+        if name in (*versions.channels, *names[:index]):
             yield ("combinations", index, "name"), "the name stands twice", "give each combination a name of its own"
 
 

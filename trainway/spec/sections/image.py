@@ -116,7 +116,9 @@ class Image(Section):
     """A training image, built on deploy."""
 
     versions: str | None = Field(
-        None, description="A combination of trainway/spec/facts/versions.yaml. Default: the one that it calls so."
+        None,
+        description="stable, current, or edge, which move to newer versions, or a combination of "
+        "trainway/spec/facts/versions.yaml, for example pytorch-2.13. Default: stable.",
     )
     variant: ImageVariant | None = Field(
         None,
