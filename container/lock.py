@@ -140,9 +140,12 @@ def of_combination(
     }
     required, pins = job()
     required = [f"torch=={torch}", *required]
-    compiler = f"cuda-toolkit[nvcc,cccl]=={toolkit}"
+    toolkit_package = f"cuda-toolkit[nvcc,cccl]=={toolkit}"
+    # nvcc requires its parts in any version, and works with those of its own release alone.
+    nvcc = find([toolkit_package], [])["nvidia-cuda-nvcc"].version
+    compiler = [toolkit_package, *(f"{part}=={nvcc}" for part in ("nvidia-cuda-crt", "nvidia-nvvm"))]
 
-    together = [compiler, *required, *(each for requirements in add_ons.values() for each in requirements)]
+    together = [*compiler, *required, *(each for requirements in add_ons.values() for each in requirements)]
     held = {name: version for name, version in {**kept, **pins}.items() if name not in RELEASED}
     everything = find(together, pinned(held))
     chosen = {name: package.version for name, package in everything.items()}
@@ -151,7 +154,7 @@ def of_combination(
     training = find(required, pinned(chosen | {name: pins[name] for name in RELEASED}))
     training = besides(without(training, THERE), brought, build)
     found = {f"pytorch-{torch}": brought, "build-tools": build, "training": training}
-    found[f"cuda-toolkit-{toolkit}"] = find([compiler], pinned(chosen))
+    found[f"cuda-toolkit-{toolkit}"] = find(compiler, pinned(chosen))
     for name, requirements in add_ons.items():
         # What versions.yaml has a checksum of is installed by that.
         own = THERE | {part.replace("_", "-") for part in parts}

@@ -149,6 +149,8 @@ def test_a_toolkit_is_that_of_pytorch_and_has_the_compiler(pytorch: PyTorch):
     assert toolkit.keys() > {"nvidia-cuda-nvcc", "nvidia-cuda-cccl", "nvidia-cuda-runtime"}
     assert {name: brought[name] for name in toolkit.keys() & brought.keys()}.items() <= toolkit.items()
     assert toolkit["cuda-toolkit"].startswith(pytorch.cuda_toolkit)
+    # A part of another release cannot read what nvcc writes.
+    assert {toolkit[name] for name in ("nvidia-cuda-crt", "nvidia-nvvm")} == {toolkit["nvidia-cuda-nvcc"]}
 
 
 def test_what_builds_sources_is_there_before_them():
