@@ -8,8 +8,8 @@ from typing import Literal
 from trainway.monitoring.alarm import Statistic
 from trainway.monitoring.promql import metrics_in
 
-Row = Literal["Cluster", "Jobs", "Fabric", "Storage", "Teams"]
-ROWS: tuple[Row, ...] = ("Cluster", "Jobs", "Fabric", "Storage", "Teams")
+PanelRow = Literal["Cluster", "Jobs", "Fabric", "Storage", "Teams"]
+ROWS: tuple[PanelRow, ...] = ("Cluster", "Jobs", "Fabric", "Storage", "Teams")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Panel:
     has a line for each series, with those labels. `about` explains the panel.
     """
 
-    row: Row
+    row: PanelRow
     title: str
     query: str | tuple[Series, ...]
     unit: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainway.manifests.namespace import namespace_of
 from trainway.monitoring.gpu_alarms import GPU, IDLE_MINUTES, IDLE_PERCENT
-from trainway.monitoring.panel import Panel, Row
+from trainway.monitoring.panel import Panel, PanelRow
 from trainway.price.gpu import GpuPrice, gpu_prices, mean_usd
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.platform import Platform
@@ -41,7 +41,7 @@ _MEANING = {
 
 
 @dataclass(frozen=True)
-class Holdings:
+class GpuHoldings:
     """Expressions of PromQL for the GPUs of teams and jobs. `team` and `job` are the labels that name one.
 
     `allocated` and `used` are GPUs, and with `usd` in their names US dollars per hour, or None without a known price.
@@ -77,7 +77,7 @@ def usage_panels(platform: Platform, catalogue: Catalogue) -> Iterator[Panel]:
         )
 
 
-def _of_jobs(held: Holdings, dollars: str) -> Iterator[Panel]:
+def _of_jobs(held: GpuHoldings, dollars: str) -> Iterator[Panel]:
     yield from _by(held, "job", dollars)
     yield Panel("Jobs", "GPUs idle, by job", _sum(held.job, held.idle), "short", _legend(held.job), _MEANING["idle"])
     labels = (*held.job, "node")
@@ -92,11 +92,11 @@ def _of_jobs(held: Holdings, dollars: str) -> Iterator[Panel]:
     )
 
 
-def _by(held: Holdings, by: str, dollars: str) -> Iterator[Panel]:
+def _by(held: GpuHoldings, by: str, dollars: str) -> Iterator[Panel]:
     """Yield what is allocated and used by team or by job."""
     labels = held.team if by == "team" else held.job
     every = (("allocated", held.allocated, held.allocated_usd), ("used", held.used, held.used_usd))
-    row: Row = "Teams" if by == "team" else "Jobs"
+    row: PanelRow = "Teams" if by == "team" else "Jobs"
     legend = _legend(labels)
     for what, gpus, _ in every:
         yield Panel(row, f"GPUs {what}, by {by}", _sum(labels, gpus), "short", legend, _MEANING[what])
@@ -122,7 +122,7 @@ def _times(series: str) -> str:
     return f"timestamp({series})[{WINDOW}:{STEP}]"
 
 
-def _of_pods(platform: Platform, catalogue: Catalogue, prices: tuple[GpuPrice, ...]) -> Holdings:
+def _of_pods(platform: Platform, catalogue: Catalogue, prices: tuple[GpuPrice, ...]) -> GpuHoldings:
     """Return the GPUs of the pods that DCGM's exporter names. The label `namespace` becomes `team`."""
     governed = "ns-" if platform.task_governance else ""
     of_team = f"(?:hyperpod-{governed})?(.*)" if platform.orchestrator.is_hyperpod else "(.*)"
@@ -142,7 +142,7 @@ def _of_pods(platform: Platform, catalogue: Catalogue, prices: tuple[GpuPrice, .
         f'count by (namespace) ({GPU}{{pod!="", namespace="{namespace}"}}) - {gpus} > 0'
         for namespace, gpus in _guaranteed_gpus(platform, catalogue).items()
     )
-    return Holdings(
+    return GpuHoldings(
         team=("team",),
         job=("team", "job_name"),
         allocated=named(f"0 * {ALLOCATED} + 1"),
@@ -183,7 +183,7 @@ def _guaranteed_gpus(platform: Platform, catalogue: Catalogue) -> Mapping[str, i
     }
 
 
-def _of_slurm(platform: Platform, prices: tuple[GpuPrice, ...]) -> Holdings:
+def _of_slurm(platform: Platform, prices: tuple[GpuPrice, ...]) -> GpuHoldings:
     """Return the GPUs of the jobs that the exporter of the controller lists.
 
     Jobs that share a node have the mean use of its GPUs.
@@ -200,7 +200,7 @@ def _of_slurm(platform: Platform, prices: tuple[GpuPrice, ...]) -> Holdings:
     busy = of_node(f"max by (Hostname) (max_over_time({_times(f'{GPU} >= {IDLE_PERCENT}')}))")
     began = f"min_over_time({_times(HELD)})"
     since = f"clamp_min({busy} - on (node) group_right () {began}, 0) + {began} or {began}"
-    return Holdings(
+    return GpuHoldings(
         team=("account",),
         job=("account", "user", "job_name"),
         allocated=HELD,
