@@ -120,6 +120,24 @@ class Emulator:
         """Send an event of a service, as EventBridge delivers it. Rules start their runbooks before this returns."""
         self._put("events", event)
 
+    def judge_alarms(
+        self,
+        now: datetime,
+        points: Sequence[dict[str, Any]] = (),
+        *,
+        quotas: Mapping[str, float] | None = None,
+        logs: Mapping[str, str] | None = None,
+    ) -> dict[str, str]:
+        """Judge all alarms of CloudWatch at a time, and return their states by name.
+
+        `points` are those that services sent, as the fields of `emulator.services.alarm_states.Datapoint`. `quotas` has
+        service quotas by the class of their metric, and `logs` the log groups that stand in for others. An alarm that
+        has just gone off sends a message to its topics before this returns.
+        """
+        asked = {"now": now.timestamp(), "points": list(points), "quotas": quotas or {}, "logs": logs or {}}
+        states: dict[str, str] = self._put("alarms", asked)
+        return states
+
     def publish(
         self,
         *,

@@ -26,7 +26,8 @@ from emulator.cloudformation.engine import Engine
 from emulator.errors import CloudFormationError, NotEmulated, ResourceError
 from emulator.holdings import AccountHoldings
 from emulator.published import Publications
-from emulator.services import Aws, pipelines, wait
+from emulator.services import Aws, alarms, pipelines, wait
+from emulator.services.alarm_states import Datapoint
 from emulator.services.clock import BlockOfTime, Clock
 
 ACCOUNT = "123456789012"  # moto's DEFAULT_ACCOUNT_ID, assigned to every access key that moto has not created
@@ -114,6 +115,8 @@ class Application:
         if path.startswith(f"{PREFIX}events/") and environ["REQUEST_METHOD"] == "PUT":
             pipelines.send_event(self.engine(path.removeprefix(f"{PREFIX}events/")).aws, json.loads(_body(environ)))
             return 200, b"{}", "application/json"
+        if path.startswith(f"{PREFIX}alarms/") and environ["REQUEST_METHOD"] == "PUT":
+            return self._alarms(path.removeprefix(f"{PREFIX}alarms/"), json.loads(_body(environ)))
         if path.startswith(f"{PREFIX}clock/") and environ["REQUEST_METHOD"] == "PUT":
             return self._clock(path.removeprefix(f"{PREFIX}clock/"), json.loads(_body(environ)))
         if path.startswith(wait.HANDLES) and environ["REQUEST_METHOD"] == "PUT":
@@ -165,6 +168,12 @@ class Application:
             refused = {"__type": "PipelineNotFoundException", "message": str(error)}
             return 400, json.dumps(refused).encode(), "application/x-amz-json-1.1"
         return None if found is None else (200, json.dumps(found).encode(), "application/x-amz-json-1.1")
+
+    def _alarms(self, region: str, asked: dict[str, Any]) -> tuple[int, bytes, str]:
+        """Judge the alarms of a Region at a time."""
+        points = [Datapoint(**each) for each in asked["points"]]
+        states = alarms.judge(self.engine(region).aws, points, asked["now"], asked["quotas"], asked["logs"])
+        return 200, json.dumps(states).encode(), "application/json"
 
     def _clock(self, region: str, asked: dict[str, Any]) -> tuple[int, bytes, str]:
         """Add Capacity Blocks to a Region and set its time. Return what happened, and each group's nodes."""

@@ -1,9 +1,10 @@
 """The resource types that an emulated service keeps. Every other type is a record (emulator.registry.records)."""
 
-from emulator.services import compute, data_stores, hyperpod, identity, network, operations, pipelines, wait
+from emulator.services import alarms, compute, data_stores, hyperpod, identity, network, operations, pipelines, wait
 from emulator.services.service import Aws, Service
 
 SERVICES: dict[str, Service] = {
+    **alarms.SERVICES,
     **network.SERVICES,
     **compute.SERVICES,
     **hyperpod.SERVICES,

@@ -64,7 +64,8 @@ class Aws:
 
     `signals` are the requests that were PUT to wait condition handles, by handle ID. `unheard` are the handles of
     failed builds. `addons` are those of EKS clusters that stacks made, as EKS describes them, and
-    `clusters` the models of HyperPod clusters by name.
+    `clusters` the models of HyperPod clusters by name. `log_alarms` are alarms on logs, and `alarm_states` the
+    states of all alarms, by name.
     """
 
     session: Any  # a boto3.Session, whose stubs accept only a literal service name
@@ -76,6 +77,8 @@ class Aws:
     unheard: set[str] = field(default_factory=set)
     addons: list[dict[str, Any]] = field(default_factory=list)
     clusters: dict[str, Properties] = field(default_factory=dict)
+    log_alarms: dict[str, Properties] = field(default_factory=dict)
+    alarm_states: dict[str, str] = field(default_factory=dict)
     _clients: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

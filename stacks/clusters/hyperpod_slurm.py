@@ -26,8 +26,10 @@ from stacks.constructs.hyperpod.slurm_team_roles import slurm_team_roles
 from stacks.constructs.iam.mlflow_permissions import mlflow_permissions
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies
 from stacks.constructs.iam.secret_permissions import secret_permissions
+from stacks.constructs.monitoring.log_alarm import LogAlarm
 from stacks.constructs.monitoring.metrics_workspace import workspace_endpoint
 from stacks.foundation import Foundation
+from trainway.monitoring.rules import log_alarms
 from trainway.monitoring.slurm_scraping import METRICS_ENDPOINT
 from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.sections.slurm import CONTROLLER_GROUP, LOGIN_GROUP, AccountingDatabase, Slurm
@@ -86,6 +88,11 @@ class HyperPodSlurmStack(cdk.Stack):
         needs_policies(hyperpod, *of_nodes)
         hyperpod.add_resource_dependency(delivery.stage_done["scripts"])
         write_hand_off(self, foundation, subnets, cluster_arn=hyperpod.attr_cluster_arn)
+        for alarm in log_alarms(platform, foundation.catalogue):
+            # HyperPod makes the log group, whose name ends with the ID of the cluster.
+            cluster_id = cdk.Fn.select(1, cdk.Fn.split("/", hyperpod.attr_cluster_arn))
+            log_group = f"/aws/sagemaker/Clusters/{platform.name}/{cluster_id}"
+            LogAlarm(self, alarm, log_group=log_group, topic=alarms_topic)
 
     def _controller_role(self, foundation: Foundation, database: AccountingDatabase | None) -> iam.Role | None:
         """Return the role of a controller with an accounting database. None: it has the role of the other nodes."""

@@ -134,7 +134,7 @@ def test_an_alarm_refers_to_metrics_that_the_platform_has(file: Path, tmp_path: 
         (condition,) = alarm.conditions
         assert condition.metrics, alarm.name
         assert collection_of(found, catalogue).has(*condition.metrics), alarm.name
-        assert store_of(alarm) in ("cloudwatch", "prometheus")
+        assert store_of(alarm) in ("cloudwatch", "logs", "prometheus")
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump(rule_document(found, catalogue)))
     done = subprocess.run([program("promtool"), "check", "rules", rules], capture_output=True, text=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emulator.alarm_states import Datapoint, state_of
+from emulator.services.alarm_states import Datapoint, state_of
 from tests.synthesis import ROOT
 from trainway.monitoring import alarm
 from trainway.monitoring.alarms import every_alarm

@@ -37,9 +37,11 @@ NOT_SEEN = {("hyperpod-eks", "an exporter is lost")}
 ABSENT = {
     "eks": {
         "CapacityScheduleFailed": "no group has a Capacity Block with times",
+        "AgentFinding": "EKS's own agent repairs nodes, and the alarms on Xids and on nodes tell of their faults",
         "JobsWaitForFreeNodes": "there are no teams, and so no queues",
     },
     "hyperpod-eks": {
+        "AgentFinding": "HyperPod sends an event of each finding: NodeUnhealthy in docs/events.md",
         "CapacityScheduleFailed": "HyperPod starts and ends its capacity itself",
         "QuotaNearlyUsed": "CloudWatch does not count the quotas of HyperPod",
         "LustreExportBehind": "teams share the file system, which is not linked to the bucket",
@@ -120,8 +122,10 @@ def test_every_alarm_of_the_page_is_deployed_or_has_a_reason(orchestrator: str) 
     page = (ROOT / "docs" / "alarms.md").read_text(encoding="utf-8")
     described = set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
     rules, _ = deployed(orchestrator)
-    by_cloudwatch = all_resources(templates_of(ROOT / EXAMPLES[orchestrator]), "AWS::CloudWatch::Alarm")
-    missing = {name for name in described - set(rules) if not any(key.startswith(name) for _, key in by_cloudwatch)}
+    templates = templates_of(ROOT / EXAMPLES[orchestrator])
+    types = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::LogAlarm")
+    by_cloudwatch = [name for each in types for _, name in all_resources(templates, each)]
+    missing = {name for name in described - set(rules) if not any(key.startswith(name) for key in by_cloudwatch)}
     assert missing == set(ABSENT[orchestrator])
 
 

@@ -177,6 +177,7 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
         "AWS::SageMaker::ClusterSchedulerConfig": set(facts.hyperpod.scheduler_config_regions),
         # HyperPod's observability keeps metrics and their rules in Prometheus.
         "AWS::APS::Scraper": set(OFFERINGS.zones) - set(facts.collectors.regions_without),
+        "AWS::CloudWatch::LogAlarm": set(OFFERINGS.zones) - set(facts.log_alarms.regions_without),
         "AWS::APS::Workspace": set(facts.hyperpod.regions),
         "AWS::APS::RuleGroupsNamespace": set(facts.hyperpod.regions),
         "AWS::FSx::FileSystem": {*facts.lustre.regions, *facts.lustre.slow_regions},
@@ -190,10 +191,12 @@ def test_resource_types_that_the_registry_does_not_list_are_known() -> None:
     assert lacking == {name: set(regions) for name, regions in facts.registry.unlisted.items()}
 
 
-def test_the_registry_has_collectors_where_the_list_has_them() -> None:
-    known = {region: registry(region) for region in OFFERINGS.zones}
-    without = {region for region, types in known.items() if types and "AWS::APS::Scraper" not in types}
-    assert without == set(service_facts().collectors.regions_without)
+def test_the_registry_has_collectors_and_alarms_on_logs_where_the_lists_have_them() -> None:
+    known, facts = {region: registry(region) for region in OFFERINGS.zones}, service_facts()
+    lists = {"AWS::APS::Scraper": facts.collectors, "AWS::CloudWatch::LogAlarm": facts.log_alarms}
+    for name, listed in lists.items():
+        without = {region for region, types in known.items() if types and name not in types}
+        assert without == set(listed.regions_without), name
 
 
 def test_a_resource_type_that_the_registry_does_not_list_is_a_note() -> None:

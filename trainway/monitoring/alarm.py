@@ -82,6 +82,24 @@ class Query:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """Lines of a log group that contain a word. The condition is true while there are new ones. `by` groups them."""
+
+    word: str
+    by: str
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The names of the metrics, of which the word is one."""
+        return frozenset({self.word})
+
+    @property
+    def promql(self) -> str:
+        """Raise TypeError: Prometheus has no form of a condition on lines."""
+        raise TypeError(f"lines with {self.word} are in logs, of which Prometheus has no form")
+
+
+@dataclass(frozen=True)
 class Alarm:
     """An alarm, which fires after its condition has been true for some minutes.
 
@@ -93,7 +111,7 @@ class Alarm:
 
     name: str
     severity: Literal["critical", "warning"]
-    conditions: tuple[Threshold | Query, ...]
+    conditions: tuple[Threshold | Query | Lines, ...]
     minutes: int
     summary: str
     missing_is_fine: bool = True

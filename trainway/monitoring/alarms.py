@@ -11,6 +11,7 @@ from trainway.monitoring.alarm import (
     QUOTA_CLASS,
     RULE,
     Alarm,
+    Lines,
     Query,
     Threshold,
 )
@@ -205,6 +206,15 @@ _FROM_SERVICES = (
 
 
 def _nodes() -> Iterator[Alarm]:
+    # HyperPod emits no event of these faults on Slurm. The stream has the group and the instance of the node.
+    yield Alarm(
+        "AgentFinding",
+        "critical",
+        (Lines("HealthMonitoringAgentDetectionEvent", by="@logStream"),),
+        0,
+        "HyperPod's health agent found a fault of a node. The lines below are from its log, whose stream ends with the "
+        "ID of the instance.",
+    )
     not_ready = 'kube_node_status_condition{condition="Ready", status=~"false|unknown"}'
     out_of_order = 'slurm_node_status{status=~"down|drained|draining|fail|failing|inval"}'
     yield Alarm(

@@ -23,6 +23,11 @@ def cloudwatch_alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, 
     return tuple(each for each in alarms(platform, catalogue) if store_of(each) == "cloudwatch")
 
 
+def log_alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
+    """Return the alarms of a platform on lines of logs."""
+    return tuple(each for each in alarms(platform, catalogue) if store_of(each) == "logs")
+
+
 def store_of(alarm: Alarm) -> str:
     """Return the store that has the metrics of an alarm's condition."""
     (store,) = {

@@ -9,12 +9,14 @@ from aws_cdk import aws_iam as iam
 
 # Services that name the account they act for when they assume a role, so that another account's resource cannot use the
 # role (the confused deputy), and the page with the condition. All were read on 2026-11-21, except that of EventBridge
-# Scheduler, only as quoted in trust policies of others, on 2026-11-22, and those of EventBridge and Systems Manager on
-# 2026-11-23.
+# Scheduler, only as quoted in trust policies of others, on 2026-11-22, those of EventBridge and Systems Manager on
+# 2026-11-23, and those of CloudWatch and its logs on 2026-12-01.
 SAYS_FOR_WHOM = {
+    "cloudwatch": "https://github.com/aws/aws-cdk/blob/9338258c/packages/aws-cdk-lib/aws-cloudwatch/test/log-alarm.test.ts",
     "codebuild": "https://docs.aws.amazon.com/codebuild/latest/userguide/setting-up-service-role.html",
     "eks": "https://docs.aws.amazon.com/eks/latest/userguide/cross-service-confused-deputy-prevention.html",
     "events": "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-conditions.html",
+    "logs": "https://github.com/aws/aws-cdk/blob/9338258c/packages/aws-cdk-lib/aws-cloudwatch/test/log-alarm.test.ts",
     "scheduler": "https://docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html",
     "ssm": "https://docs.aws.amazon.com/systems-manager/latest/userguide/cloud-connector-gcp-automation-assume-role.html",
     "vpc-flow-logs": "https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html",

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from trainway.spec.facts.files import FACTS, read_facts
 from trainway.spec.facts.instance import Source
 
-Store = Literal["cloudwatch", "prometheus"]
+Store = Literal["cloudwatch", "logs", "prometheus"]
 # The orchestrators by their names in the platform file: facts know no section of it.
 OrchestratorName = Literal["eks", "hyperpod-eks", "hyperpod-slurm"]
 # What each series of a metric is of.
@@ -30,8 +30,8 @@ class Metric(_Facts):
     """A metric that panels or alarms use.
 
     CloudWatch has `dimensions`, and `statistics` that mean something. Prometheus has a `kind`, `labels` beside those of
-    the emitter, and about `times` series of each thing that it is `per`. `under` narrows the orchestrators of the
-    emitter.
+    the emitter, and about `times` series of each thing that it is `per`. In logs, a metric is the number of lines that
+    contain its name. `under` narrows the orchestrators of the emitter.
     """
 
     unit: str

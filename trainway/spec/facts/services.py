@@ -168,8 +168,8 @@ class CapacityBlockFacts(_Facts):
     ultraserver_families: tuple[str, ...]
 
 
-class CollectorFacts(_Facts):
-    """Regions in which CloudFormation's registry does not have AWS::APS::Scraper."""
+class MissingTypeFacts(_Facts):
+    """Regions in which CloudFormation's registry does not have a type."""
 
     regions_without: tuple[str, ...]
 
@@ -219,7 +219,8 @@ class ServiceFacts(BaseModel):
     hyperpod: HyperPodFacts
     registry: RegistryFacts
     topology: TopologyFacts
-    collectors: CollectorFacts
+    collectors: MissingTypeFacts
+    log_alarms: MissingTypeFacts
     budgets: BudgetFacts
 
 

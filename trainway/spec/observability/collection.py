@@ -113,6 +113,7 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
         "rules": True,
         "nat": platform.network.existing is None and not platform.network.is_closed,
         "usage": bool(quota_classes(platform, catalogue)),
+        "agent": platform.region not in service_facts().log_alarms.regions_without,
         "node": on_nodes,
         "efa": on_nodes and has_efa,
         "dcgm": on_nodes and any(each.accelerator and each.accelerator.vendor == "nvidia" for each in instances),
@@ -124,5 +125,6 @@ def collection_of(platform: Platform, catalogue: Catalogue) -> Collection:
         "kueue": platform.kueue or (in_pods and platform.task_governance),
         "run": True,
     }
-    emitters = tuple(each for name, each in load_emitters().items() if runs[name])
+    under = platform.orchestrator.value
+    emitters = tuple(each for name, each in load_emitters().items() if runs[name] and under in each.under)
     return Collection(collector, emitters, platform.orchestrator)
