@@ -76,7 +76,7 @@ def _values(
 ) -> list[float | None]:
     """Return what the alarm compares for each period, the newest first. None is a period without points."""
     wanted = alarm["EvaluationPeriods"] + _OLDER_PERIODS
-    if "Metrics" not in alarm:
+    if not alarm.get("Metrics"):
         return _of_metric(alarm, alarm["Statistic"], alarm["Period"], points, now, wanted)
     (expression,) = [each["Expression"] for each in alarm["Metrics"] if "Expression" in each]
     parts, limits = {}, {}

@@ -106,7 +106,8 @@ class Alarm:
     `severity` is `critical` if a run does not progress, or work is lost, until a person acts. `conditions` measure the
     same problem in different ways. A platform uses the first one whose metrics it has. `summary` tells a person what
     happened. `{{ $labels.NAME }}` is the value of a label, and `{{ $value }}` that of the condition. With
-    `missing_is_fine`, the absence of the metric in CloudWatch is no problem.
+    `missing_is_fine`, the absence of the metric in CloudWatch is no problem. `because` says which false alarm the
+    minutes prevent.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Alarm:
     minutes: int
     summary: str
     missing_is_fine: bool = True
+    because: str = ""
 
     @property
     def runbook(self) -> str:

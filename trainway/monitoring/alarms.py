@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainway.monitoring.alarm import (
     FILE_SYSTEM,
@@ -11,12 +12,12 @@ from trainway.monitoring.alarm import (
     QUOTA_CLASS,
     RULE,
     Alarm,
-    Lines,
     Query,
     Threshold,
 )
 from trainway.monitoring.events import events_queue
-from trainway.monitoring.gpu_alarms import BUSY_PERCENT, GPU, IDLE_MINUTES, IDLE_PERCENT, gpu_alarms
+from trainway.monitoring.gpu_alarms import GPU, IDLE_MINUTES, IDLE_PERCENT, gpu_alarms
+from trainway.monitoring.node_alarms import node_alarms
 from trainway.spec.capacity.capacity_times import capacity_times, failed_calls_queue
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.observability.collection import collection_of
@@ -32,16 +33,9 @@ QUOTA_PERCENT = 90
 QUEUED = "ApproximateNumberOfMessagesVisible"
 STEP, STEP_SECONDS, LOSS = "trainway_run_step", "trainway_run_step_seconds", "trainway_run_loss"
 STEPPED = "trainway_run_last_step_timestamp_seconds"
-# The share of a step in which a node waits for data, and that of a local disk which is free.
+# The share of a step in which a node waits for data.
 DATA_WAIT = f'trainway_run_phase_seconds{{phase="data_wait"}} / ignoring (phase) {STEP_SECONDS}'
-_LOCAL = '{fstype=~"ext4|xfs"}'
-FREE_SPACE = f"node_filesystem_avail_bytes{_LOCAL} / node_filesystem_size_bytes{_LOCAL}"
-# Exporters of one node have their own ports. The address in front of the port is the same.
-HOST = '"host", "$1", "instance", "(.+?)(:[0-9]+)?"'
-EFA = ("node_amazonefa_tx_bytes", "node_amazonefa_rdma_read_bytes", "node_amazonefa_rdma_write_bytes")
 ACCELERATORS = "nvidia.com/gpu|aws.amazon.com/neuron.*"
-# Interfaces of the VPC, without those of containers.
-TCP = 'node_network_transmit_bytes_total{device=~"e(n|th).*"}'
 
 
 def alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
@@ -50,16 +44,7 @@ def alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
     for alarm in every_alarm(platform):
         for condition in alarm.conditions:
             if collection.has(*condition.metrics):
-                found.append(
-                    Alarm(
-                        alarm.name,
-                        alarm.severity,
-                        (condition,),
-                        alarm.minutes,
-                        alarm.summary,
-                        missing_is_fine=alarm.missing_is_fine,
-                    )
-                )
+                found.append(replace(alarm, conditions=(condition,)))
                 break
     return tuple(found)
 
@@ -76,6 +61,7 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
             5,
             "A schedule could not set the nodes of a Capacity Block. The call is in the queue "
             f"{failed}: set the nodes by hand.",
+            because="It is one period of the metric.",
         )
     queue = events_queue(platform.name)
     yield Alarm(
@@ -85,11 +71,11 @@ def every_alarm(platform: Platform) -> Iterator[Alarm]:
         UNTOLD_MINUTES,
         f"An event of AWS that people should have been told of has been in the queue {queue} for {UNTOLD_MINUTES} "
         "minutes.",
+        because="The runbook tries three times.",
     )
     yield from _FROM_SERVICES
-    yield from _nodes()
+    yield from node_alarms(platform)
     yield from gpu_alarms()
-    yield from _fabric()
     yield from _queues()
     yield from _RUN_ALARMS
 
@@ -119,6 +105,7 @@ def _file_system(platform: Platform) -> Iterator[Alarm]:
             15,
             f"Less than {free} % of the Lustre file system is free: checkpoints are about to fail.",
             missing_is_fine=False,
+            because="A checkpoint is written before an older one is deleted, which takes minutes.",
         )
         yield _full_target(lustre.capacity_gib, free / 2)
     if lustre.mirrored:
@@ -134,8 +121,9 @@ def _file_system(platform: Platform) -> Iterator[Alarm]:
                     {"FileSystemId": FILE_SYSTEM, "Publisher": "AutoExport"},
                 ),
             ),
-            15,
+            5,
             "What was written an hour ago is not in the bucket yet, and goes with the file system.",
+            because="It is one period of the metric.",
         )
 
 
@@ -158,6 +146,7 @@ def _full_target(capacity_gib: float, percent: float) -> Alarm:
         15,
         f"Less than {percent:g} % of a storage target of the Lustre file system is free. Writes to it soon fail.",
         missing_is_fine=False,
+        because="A checkpoint is written before an older one is deleted, which takes minutes.",
     )
 
 
@@ -170,6 +159,7 @@ _FROM_SERVICES = (
         (Threshold("FailedInvocations", "Sum", ">", 0, {"RuleName": RULE}),),
         5,
         "EventBridge could not give an event to the targets of a rule, so people may not have been told of it.",
+        because="It is one period of the metric.",
     ),
     Alarm(
         "DeadLetterFailed",
@@ -177,6 +167,7 @@ _FROM_SERVICES = (
         (Threshold("InvocationsFailedToBeSentToDlq", "Sum", ">", 0, {"RuleName": QUEUED_RULE}),),
         5,
         "EventBridge could deliver an event neither to the topic of the alarms nor to the queue, and dropped it.",
+        because="It is one period of the metric.",
     ),
     # https://docs.aws.amazon.com/vpc/latest/userguide/metrics-dimensions-nat-gateway.html (read 2026-12-01)
     Alarm(
@@ -185,6 +176,7 @@ _FROM_SERVICES = (
         (Threshold("ErrorPortAllocation", "Sum", ">", 0, {"NatGatewayId": NAT_GATEWAY}),),
         5,
         "The NAT gateway has no free port for new connections to one destination: nodes open too many.",
+        because="It is one period of the metric.",
     ),
     Alarm(
         "QuotaNearlyUsed",
@@ -201,109 +193,9 @@ _FROM_SERVICES = (
         ),
         5,
         f"The account uses more than {QUOTA_PERCENT} % of an EC2 quota of vCPUs. Node groups cannot grow beyond it.",
+        because="It is one period of the metric.",
     ),
 )
-
-
-def _nodes() -> Iterator[Alarm]:
-    # HyperPod emits no event of these faults on Slurm. The stream has the group and the instance of the node.
-    yield Alarm(
-        "AgentFinding",
-        "critical",
-        (Lines("HealthMonitoringAgentDetectionEvent", by="@logStream"),),
-        0,
-        "HyperPod's health agent found a fault of a node. The lines below are from its log, whose stream ends with the "
-        "ID of the instance.",
-    )
-    not_ready = 'kube_node_status_condition{condition="Ready", status=~"false|unknown"}'
-    out_of_order = 'slurm_node_status{status=~"down|drained|draining|fail|failing|inval"}'
-    yield Alarm(
-        "NodeUnhealthy",
-        "critical",
-        (Query(f"max by (node) ({not_ready}) > 0"), Query(f"max by (node) ({out_of_order}) > 0")),
-        5,
-        "Node {{ $labels.node }} takes no jobs.",
-    )
-    # A pod of Kubernetes has a limit, and the kernel of its node kills for it every day.
-    yield Alarm(
-        "OutOfMemory",
-        "warning",
-        (Query("increase(node_vmstat_oom_kill[10m]) > 0"),),
-        0,
-        "The kernel of {{ $labels.instance }} killed a process, because the node ran out of memory.",
-    )
-    yield Alarm(
-        "DiskNearlyFull",
-        "warning",
-        (Query(f"{FREE_SPACE} < 0.1"),),
-        15,
-        "Less than 10 % of {{ $labels.mountpoint }} on {{ $labels.instance }} is free.",
-    )
-    # On Slurm, the controller lists the nodes. On EKS, the collector finds pods that run, and a node may have none.
-    silent = 'max by (job, instance) (up{job!="runs"}) == 0'
-    # Nodes of Fargate have no DaemonSets.
-    ready = 'kube_node_status_condition{condition="Ready", status="true", node!~"fargate-.*"} == 1'
-    as_target = f'label_replace(label_replace({ready}, "instance", "$1", "node", "(.*)"), "job", "node", "", "")'
-    yield Alarm(
-        "ExporterGone",
-        "warning",
-        (
-            Query(f'({silent}) or (max by (job, instance) ({as_target}) unless on (instance) up{{job="node"}})'),
-            Query(silent),
-        ),
-        10,
-        "The exporter {{ $labels.job }} of {{ $labels.instance }} does not answer, and other alarms are blind.",
-    )
-    yield Alarm(
-        "ExporterBlind",
-        "warning",
-        (Threshold("trainway_collector_success", "Minimum", "<", 1, by=("collector", "instance")),),
-        10,
-        "The exporter {{ $labels.collector }} of {{ $labels.instance }} cannot read its source.",
-    )
-
-
-def _fabric() -> Iterator[Alarm]:
-    def per_host(rate: str) -> str:
-        return f"sum by (host) (label_replace({rate}, {HOST}))"
-
-    def efa(over: str) -> str:
-        return " + ".join(per_host(f"rate({each}{over})") for each in EFA)
-
-    busy = f"max by (host) (label_replace({GPU}, {HOST})) > {BUSY_PERCENT}"
-    yield Alarm(
-        "EfaFalling",
-        "warning",
-        (
-            Query(
-                f"(({efa('[5m]')}) / ({efa('[5m] offset 30m')}) < 0.1) "
-                f"and (({efa('[5m] offset 30m')}) > 10000000) and ({busy})"
-            ),
-        ),
-        10,
-        "{{ $labels.host }} sends {{ $value | humanizePercentage }} of the bytes of half an hour ago "
-        "over EFA, and its GPUs are busy.",
-    )
-    yield Alarm(
-        "TcpInsteadOfEfa",
-        "critical",
-        (
-            Query(
-                f"({per_host(f'rate({TCP}[5m])')} > 100000000) and on (host) (({efa('[5m]')}) < 1000000) "
-                f"and on (host) ({busy})"
-            ),
-        ),
-        10,
-        "{{ $labels.host }} sends {{ $value | humanize }}B per second over TCP and nothing over EFA, "
-        "and its GPUs are busy.",
-    )
-    yield Alarm(
-        "EfaPathsLost",
-        "warning",
-        (Query("sum by (instance) (rate(node_amazonefa_retrans_timeout_events[5m])) > 0"),),
-        5,
-        "{{ $labels.instance }} loses packets of EFA.",
-    )
 
 
 def _queues() -> Iterator[Alarm]:
@@ -324,6 +216,7 @@ def _queues() -> Iterator[Alarm]:
         IDLE_MINUTES,
         f"{{{{ $value }}}} jobs have waited in the queue {{{{ $labels.cluster_queue }}}} for {IDLE_MINUTES} minutes, "
         "and accelerators were free all the time.",
+        because="A queue starts a large job only after others have ended.",
     )
 
 
@@ -339,7 +232,7 @@ _RUN_ALARMS = (
                 f"or (time() - {STEPPED} > 1800 unless {STEP_SECONDS})"
             ),
         ),
-        1,
+        0,
         "Run {{ $labels.run }} has not taken a step for {{ $value | humanizeDuration }}.",
     ),
     Alarm(
@@ -359,28 +252,31 @@ _RUN_ALARMS = (
         (Query(f"{LOSS} > 1.25 * quantile_over_time(0.5, {LOSS}[1h])"),),
         5,
         "The loss of run {{ $labels.run }} is {{ $value | humanize }}, a quarter above the median of the last hour.",
+        because="A loss jumps for single steps.",
     ),
     Alarm(
         "SlowSteps",
         "warning",
         (Query(f"quantile_over_time(0.5, {STEP_SECONDS}[10m]) > 1.5 * quantile_over_time(0.5, {STEP_SECONDS}[6h])"),),
-        10,
+        5,
         "Steps of run {{ $labels.run }} take {{ $value | humanizeDuration }}, half as much again as "
         "in the last six hours.",
+        because="An evaluation between steps takes minutes.",
     ),
     Alarm(
         "DataWait",
         "warning",
         (Query(f"{DATA_WAIT} > 0.2"),),
-        15,
+        10,
         "Node {{ $labels.node_rank }} of run {{ $labels.run }} waits {{ $value | humanizePercentage "
         "}} of each step for data.",
+        because="A worker that starts again reads slowly for minutes.",
     ),
     Alarm(
         "CheckpointOld",
         "critical",
         (Query(f"{STEP} - trainway_run_checkpoint_step > 2 * trainway_run_checkpoint_every_steps"),),
-        1,
+        0,
         "The newest checkpoint of run {{ $labels.run }} is {{ $value }} steps old, more than twice its interval.",
     ),
     Alarm(

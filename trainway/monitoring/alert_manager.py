@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+# All series of an alarm that one evaluation finds come within a second.
+GROUP_SECONDS = 10
 # A message has an alarm in three lines, and is plain text. SNS cuts a subject off after 100 characters.
 # https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-receiver.html (read 2026-11-25)
 TEMPLATE = """\
@@ -37,7 +39,7 @@ def alert_manager_config(topic: str, region: str) -> dict[str, Any]:
         "route": {
             "receiver": "topic",
             "group_by": ["alertname"],
-            "group_wait": "30s",
+            "group_wait": f"{GROUP_SECONDS}s",
             "group_interval": "5m",
             "repeat_interval": "24h",
         },

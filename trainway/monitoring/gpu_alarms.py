@@ -95,6 +95,7 @@ def _gpu_faults() -> Iterator[Alarm]:
         (Query(f"max_over_time(({here})[1d:5m]) - {here} > 0"),),
         5,
         "{{ $value }} GPUs of {{ $labels.Hostname }} are gone: replace the node.",
+        because="An exporter that starts finds GPUs one after another.",
     )
 
 
@@ -106,6 +107,7 @@ def _gpu_throttling() -> Iterator[Alarm]:
         (Query(f"max {_BY_GPU} (increase({HEAT}[5m])) > 0"),),
         5,
         f"{_NAMED} has been throttled for 5 minutes, because it is hot.",
+        because="A peak of seconds is no fault.",
     )
     # At its power limit, each GPU of a job is throttled as long as the others. DCGM counts microseconds or nanoseconds,
     # depending on its version, so the alarm compares GPUs.
@@ -116,6 +118,7 @@ def _gpu_throttling() -> Iterator[Alarm]:
         (Query(f"{limited} > on (Hostname) group_left 4 * quantile by (Hostname) (0.5, {limited})"),),
         10,
         f"{_NAMED} has too little power: it is throttled four times as long as half of the busy GPUs of the node.",
+        because="GPUs are in different phases of a job for minutes.",
     )
 
 
@@ -133,6 +136,7 @@ def _gpu_utilization() -> Iterator[Alarm]:
         ),
         5,
         f"{{{{ $value }}}} GPUs of {{{{ $labels.Hostname }}}} are allocated and idle for {IDLE_MINUTES} minutes.",
+        because="A job that has just got the node loads its program first.",
     )
     unused = f"max by (Hostname) (max_over_time({GPU}[{UNUSED_HOURS}h])) < {IDLE_PERCENT}"
     # A node that has just joined has not been unused for hours.
@@ -141,7 +145,7 @@ def _gpu_utilization() -> Iterator[Alarm]:
         "NodesUnused",
         "warning",
         (Query(f"count(({unused}) and on (Hostname) {there}) > 0"),),
-        5,
+        0,
         f"The GPUs of {{{{ $value }}}} nodes have done nothing for {UNUSED_HOURS} hours, and the nodes are paid for.",
     )
     # Kernels of NCCL keep a GPU busy while it waits for a slower one, whose clock shows that it is throttled.
@@ -157,6 +161,7 @@ def _gpu_utilization() -> Iterator[Alarm]:
         10,
         "The clock of GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is {{ $value | "
         "humanizePercentage }} of that of other busy GPUs.",
+        because="GPUs are in different phases of a job for minutes.",
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainway.monitoring.alarm import FILE_SYSTEM
-from trainway.monitoring.alarms import DATA_WAIT, FREE_SPACE, TCP
+from trainway.monitoring.alarms import DATA_WAIT
+from trainway.monitoring.node_alarms import FREE_SPACE, TCP
 from trainway.monitoring.panel import ROWS, Panel, Series
 from trainway.monitoring.usage import usage_panels
 from trainway.spec.facts.catalogue import Catalogue

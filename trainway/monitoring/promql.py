@@ -11,8 +11,8 @@ _WORDS = frozenset(
         r"\w+",
         """
         abs and avg avg_over_time by changes clamp_min count group_left group_right ignoring increase Inf
-        label_replace max max_over_time min min_over_time NaN offset on or quantile quantile_over_time rate
-        round scalar sum sum_over_time time timestamp unless without
+        label_replace last_over_time max max_over_time min min_over_time NaN offset on or quantile quantile_over_time
+        rate round scalar sum sum_over_time time timestamp unless without
         """,
     )
 )

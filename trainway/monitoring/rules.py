@@ -11,6 +11,9 @@ from trainway.spec.facts.metrics import emitters_of_metric
 from trainway.spec.platform import Platform
 
 GROUP = "trainway"
+# As often as metrics are scraped. Without it, Amazon Managed Service for Prometheus evaluates rules every minute.
+# https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-ruler-rulesfile.html (read 2026-12-01)
+EVALUATION_SECONDS = 30
 
 
 def prometheus_alarms(platform: Platform, catalogue: Catalogue) -> tuple[Alarm, ...]:
@@ -44,7 +47,8 @@ def rule_document(platform: Platform, catalogue: Catalogue) -> dict[str, Any]:
 
     https://prometheus.io/docs/prometheus/latest/configuration/alerting_rules/ (read 2026-11-25)
     """
-    return {"groups": [{"name": GROUP, "rules": [_rule(each) for each in prometheus_alarms(platform, catalogue)]}]}
+    rules = [_rule(each) for each in prometheus_alarms(platform, catalogue)]
+    return {"groups": [{"name": GROUP, "interval": f"{EVALUATION_SECONDS}s", "rules": rules}]}
 
 
 def _rule(alarm: Alarm) -> dict[str, Any]:
