@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[Changes, str]] = {
 TRACKERS = {
     "mlflow": {"tracking_uri": "https://a.example.com", "experiment": "a", "secret": "a"},
     "wandb": {"project": "a", "entity": "a", "mode": "offline", "base_url": "https://a.example.com", "secret": "a"},
-    "comet": {"project": "a", "workspace": "a", "base_url": "https://a.example.com", "secret": "a"},
+    "comet": {"project": "a", "workspace": "a", "mode": "offline", "base_url": "https://a.example.com", "secret": "a"},
 }
 # Of each key that is used: another value, or the changes of the job file that another value needs.
 USED: dict[str, Any] = {

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.launch.mlflow_server import mlflow_server
 from tests.training.torchrun_server import Started
 from training.config import Job
+from training.config.trackers import Trackers
 from training.observe.tracker_process import read_secret
 
 
@@ -88,6 +91,59 @@ def wandb_records(file: Path) -> Iterator[Any]:
             whole = b""
 
 
+def comet_steps(directory: Path) -> dict[str, list[int]]:
+    """Return the steps in the archives of offline experiments, by the experiments' keys."""
+    found: dict[str, list[int]] = {}
+    for file in sorted(directory.glob("*.zip")):
+        with zipfile.ZipFile(file) as archive:
+            key = json.loads(archive.read("experiment.json"))["offline_id"]
+            lines = map(json.loads, archive.read("messages.json").decode().splitlines())
+            metrics = [line["payload"]["metric"] for line in lines if line["type"] == "metric_msg"]
+        found.setdefault(key, []).extend(each["step"] for each in metrics if each["metricName"] == "loss")
+    return found
+
+
+def write_attempt(run: Path, steps: range, resumed_from: int | None) -> None:
+    """Write what an attempt of a run writes into metrics.jsonl."""
+    start = {"event": "start", "time": 1.0, "model": "tiny", "resumed_from": resumed_from}
+    rows = [{"event": "step", "step": step, "time": 1.0, "loss": 1 / step, "breakdown": {}} for step in steps]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in (start, *rows))
+
+
+def track(tracker: str, run: Path, section: dict[str, Any], **environment: str) -> str:
+    """Let a tracker's process send the metrics of a run that has ended, and return what it says."""
+    told = Trackers.model_validate({tracker: section}).environment("tiny", "first")
+    command = [sys.executable, "-m", "training.observe.tracker_process", tracker, str(run)]
+    everything = os.environ | told | {"TRAINWAY_RUN_NAME": "first"} | environment
+    done = subprocess.run(command, input="succeeded", env=everything, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.exhaustive
+def test_both_attempts_of_a_run_are_one_experiment_of_comet(tmp_path: Path) -> None:
+    pytest.importorskip("comet_ml")
+    for steps, resumed_from in ((range(1, 7), None), (range(5, 9), 4)):
+        write_attempt(tmp_path, steps, resumed_from)
+        assert track("comet", tmp_path, {"mode": "offline"}) == ""
+    found = comet_steps(tmp_path / "trackers/comet")
+    assert len(found) == 1 and sorted(*found.values()) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.exhaustive
+def test_both_attempts_of_a_run_are_one_run_of_an_mlflow_app_of_sagemaker(tmp_path: Path) -> None:
+    pytest.importorskip("sagemaker_mlflow")
+    app = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/app-ABC"
+    with mlflow_server() as server:
+        for steps, resumed_from in ((range(1, 7), None), (range(5, 9), 4)):
+            write_attempt(tmp_path, steps, resumed_from)
+            environment = {"SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": server.uri, "AWS_REGION": "us-west-2"}
+            assert track("mlflow", tmp_path, {"tracking_uri": app}, **environment) == ""
+        assert list(server.steps("loss").values()) == [[1, 2, 3, 4, 5, 6, 7, 8]]
+        assert {each.get("x-sm-mlflow-app-arn") for each in server.headers} == {app}
+
+
 @pytest.mark.exhaustive
 def test_a_tracker_that_never_answers_holds_up_no_run_and_says_what_it_did_not_send(
     launch: Any, job: dict[str, Any]
@@ -129,8 +185,10 @@ def test_a_tracker_that_refuses_is_told_once(launch: Any, job: dict[str, Any]) -
 
 
 def test_an_absent_package_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "comet_ml.py").write_text("raise ImportError(\"No module named 'comet_ml'\")\n")
     command = [sys.executable, "-m", "training.observe.tracker_process", "comet", str(tmp_path)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert "No module named 'comet_ml'" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -116,7 +116,7 @@ RESUME_RULES = (
             *_in("data", "cache cache_gib"),
             *_in("trackers.mlflow", "tracking_uri experiment secret"),
             *_in("trackers.wandb", "project entity mode base_url secret"),
-            *_in("trackers.comet", "project workspace base_url secret"),
+            *_in("trackers.comet", "project workspace mode base_url secret"),
         ),
         "They are read at each start. The default of `checkpoint.location` has the name of the job.",
     ),

@@ -90,6 +90,10 @@ class Comet(Section):
 
     project: str | None = Field(None, min_length=1, description="Name of the project. Default: the job's name.")
     workspace: str | None = Field(None, min_length=1, description="Workspace of the project. Default: that of the key.")
+    mode: Literal["online", "offline"] = Field(
+        "online",
+        description="offline: write to `trackers/comet` in the directory of the run, and upload with `comet upload`.",
+    )
     base_url: ServerAddress | None = Field(
         None, description="Address of a server of yours. Default: https://www.comet.com."
     )
@@ -168,5 +172,6 @@ class Trackers(Section):
                 # 32 to 50 letters and digits: https://www.comet.com/docs/v2/api-and-sdk/python-sdk/reference/start/
                 "COMET_EXPERIMENT_KEY": hashlib.sha256(f"{job}/{run}".encode()).hexdigest()[:40],
                 "COMET_START_MODE": "get_or_create",
+                "COMET_START_ONLINE": "0" if self.comet.mode == "offline" else None,
             }
         return {name: value for name, value in found.items() if value}

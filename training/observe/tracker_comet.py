@@ -40,7 +40,9 @@ def open_run(run: str, directory: Path, description: dict[str, Any]) -> CometExp
         log_git_patch=False,
         auto_output_logging=False,
         log_env_details=False,
+        offline_directory=str(directory),
     )
-    experiment = comet_ml.start(online=True, mode="get_or_create", experiment_config=config)
+    # COMET_START_ONLINE says whether it is online.
+    experiment = comet_ml.start(mode="get_or_create", experiment_config=config)
     experiment.log_parameters(description)
     return CometExperiment(experiment, directory)

@@ -174,8 +174,8 @@ def _trackers(trackers: Trackers, job: str, *, packages: bool) -> ProgramTracker
     own_server = "set `base_url` to a server in your network"
     if trackers.wandb and trackers.wandb.mode == "online" and trackers.wandb.base_url is None:
         outside["wandb"] = ("api.wandb.ai", f"set `mode: offline` and upload with `wandb sync`, or {own_server}")
-    if trackers.comet and trackers.comet.base_url is None:
-        outside["comet"] = ("www.comet.com", f"{own_server}, or remove `trackers.comet`")
+    if trackers.comet and trackers.comet.mode == "online" and trackers.comet.base_url is None:
+        outside["comet"] = ("www.comet.com", f"set `mode: offline` and upload with `comet upload`, or {own_server}")
     return ProgramTrackers(
         variables=partial(trackers.environment, job),
         # A program of a section `run` brings its packages itself.
