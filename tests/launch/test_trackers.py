@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -13,9 +15,17 @@ import pytest
 import yaml
 
 from tests.launch.foreign import write_foreign_job
-from tests.launch.kubernetes.platforms import platform_named
+from tests.launch.kubernetes.platforms import hand_off_of, platform_named
+from tests.launch.sagemaker.requests import on_sagemaker
+from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.kubernetes import KubernetesOptions, render_documents
+from trainway.launch.kubernetes.render import as_yaml
+from trainway.launch.program.allocation import allocate
 from trainway.launch.program.program import Program
+from trainway.launch.program.request import Request
+from trainway.launch.sagemaker import render_request
+from trainway.launch.slurm import render_script
 from trainway.launch.starting.job_checks import (
     PIP_IN_IMAGE,
     check_tracker_network,
@@ -24,6 +34,7 @@ from trainway.launch.starting.job_checks import (
 )
 from trainway.launch.starting.job_packages import TargetPython, python_here
 from trainway.spec.errors import UsageError
+from trainway.spec.handoff import HandOff
 from trainway.spec.sections.network import Network
 from trainway.spec.sections.observability import Observability
 
@@ -72,6 +83,34 @@ def test_another_program_reports_to_the_same_run_after_a_resume(tmp_path: Path) 
     assert not any("API_KEY" in name for name in told), "only the node reads a secret"
 
 
+def test_each_target_tells_its_nodes_the_trackers_and_no_secret(
+    tmp_path: Path, hand_off: HandOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "value-of-the-key")
+    uri = "https://mlflow.example.com"
+    trackers = {"mlflow": {"tracking_uri": uri}, "wandb": {"secret": "wandb"}, "comet": {"secret": "trackers#comet"}}
+    program = foreign_program(tmp_path, **trackers)
+
+    def asked(there: HandOff) -> Request:
+        own = dataclasses.replace(program, team=there.teams[0] if there.teams else None)
+        return Request(own, "first", there, IMAGE, allocate(own, there, CATALOGUE))
+
+    rendered = (
+        as_yaml(render_documents(asked(hand_off_of(platform_named("kueue"))), CATALOGUE, KubernetesOptions())),
+        render_script(asked(on_slurm(hand_off)), CATALOGUE),
+        json.dumps(render_request(asked(on_sagemaker(hand_off)), CATALOGUE)),
+    )
+    words = ("--tracker=mlflow", "--tracker=wandb", "--tracker=comet", "--secret=WANDB_API_KEY=wandb")
+    for text in rendered:
+        for word in (*words, "--secret=COMET_API_KEY=trackers#comet", *program.variables("first", PurePosixPath(), {})):
+            assert word in text, word
+        for value in (uri, program.trackers.variables("first")["COMET_EXPERIMENT_KEY"]):
+            assert value in text
+        assert "value-of-the-key" not in text
+    assert {"program_trackers.py", "open_tracker.py"} < set(program.files)
+    assert not {"program_trackers.py", "open_tracker.py"} & set(foreign_program(tmp_path).files)
+
+
 def test_the_training_job_is_told_its_run_only_if_it_has_trackers(tmp_path: Path) -> None:
     run = PurePosixPath("/runs/x")
     tracked = own_program(tmp_path, wandb={"secret": "wandb"})
@@ -82,7 +121,9 @@ def test_the_training_job_is_told_its_run_only_if_it_has_trackers(tmp_path: Path
 
 def test_an_absent_package_is_refused_before_the_launch(tmp_path: Path) -> None:
     program = own_program(tmp_path, wandb={}, mlflow={"tracking_uri": APP})
-    python = python_here()
+    found = python_here()
+    packages = {name: version for name, version in found.packages.items() if name != "sagemaker-mlflow"}
+    python = TargetPython("x", "3.12", None, packages)
     with pytest.raises(UsageError, match=r"trackers\.mlflow") as caught:
         check_tracker_packages(program, lambda: python, PIP_IN_IMAGE)
     assert "the package sagemaker-mlflow is not installed" in str(caught.value)
@@ -99,6 +140,7 @@ def test_an_absent_package_is_refused_before_the_launch(tmp_path: Path) -> None:
         ({"comet": {}}, "cannot reach www.comet.com"),
         ({"mlflow": {"tracking_uri": APP}}, "the VPC has no endpoint"),
         ({"wandb": {"mode": "offline"}}, ""),
+        ({"comet": {"mode": "offline"}}, ""),
         ({"wandb": {"base_url": "https://wandb.example.com"}}, ""),
         ({"mlflow": {"tracking_uri": "https://mlflow.example.com"}}, ""),
     ],

@@ -41,6 +41,7 @@ def run_program(file: RunFile, text: str, directory: Path) -> Program:
             *(f"--metric={name}={pattern}" for name, pattern in patterns.items()),
             *(() if files is None else (f"--metric-files={files}",)),
             *(f"--secret={name}={secret}" for name, secret in secrets.items()),
+            *(f"--tracker={name}" for name in file.trackers.named),
             *(("--always-retry",) if "restarts" in file.life_cycle.model_fields_set else ()),
             *(("--script",) if is_script else ()),
             *(("--per-gpu",) if is_per_gpu else ()),

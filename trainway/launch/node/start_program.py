@@ -67,12 +67,13 @@ def main() -> int:
     try:
         environment, directory = _prepare(asked, node, stop)
         secrets = read_secrets(asked.secret, environment, stop)
+        environment = _with_trackers(asked, {**environment, **secrets}, node, stop)
         output = ProgramOutput(_metrics(asked, node, environment), list(secrets.values()))
         before = node.successes() if asked.late_failure else set()
         # The ranks of a driver are processes of Ray, on this node too, and nothing says here whether they work.
         least = 0.0 if ray_job() is not None else asked.hang
         silence = Silence(least, node.state, node.hang_file, node.rank, has_other_nodes())
-        status, killed, hangs = run_program(asked, {**environment, **secrets}, directory, stop, output, silence)
+        status, killed, hangs = run_program(asked, environment, directory, stop, output, silence)
         if node.rank == 0:
             note_outputs(run, environment["TRAINWAY_OUTPUT"], node.attempt)
     except CannotStart as problem:
@@ -111,6 +112,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--secret", action="append", default=[], metavar="NAME=SECRET", help="a variable and its secret"
     )
+    parser.add_argument("--tracker", action="append", default=[], metavar="NAME", help="a tracker of the program")
     parser.add_argument("--hang", type=float, default=0, metavar="SECONDS", help="least silence that is a hang")
     parser.add_argument("--late-failure", type=float, default=0, metavar="SECONDS", help="wait for others to succeed")
     parser.add_argument("--always-retry", action="store_true", help="start again without progress, too")
@@ -148,6 +150,18 @@ def _prepare(asked: argparse.Namespace, node: NodeOfRun, stop: StopRequest) -> "
         of_rank = asked.command[asked.command.index("--rank") :]
         check_command(of_rank[of_rank.index("--") + 1 :], directory, environment)
     return environment, directory
+
+
+def _with_trackers(
+    asked: argparse.Namespace, environment: "dict[str, str]", node: NodeOfRun, stop: StopRequest
+) -> "dict[str, str]":
+    """Return the environment with the variables of the trackers, on the first node of a program that has some."""
+    if not asked.tracker or node.rank != 0:
+        return environment
+    # Sent only with programs that have trackers.
+    from trainway.launch.node.program_trackers import with_trackers
+
+    return with_trackers(asked.tracker, environment, node.run, stop)
 
 
 def _metrics(asked: argparse.Namespace, node: NodeOfRun, environment: "dict[str, str]") -> MetricsInOutput:

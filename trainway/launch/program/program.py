@@ -23,6 +23,7 @@ METRICS = _NODE / "program_metrics.py"
 BARS = _NODE / "progress_bars.py"
 READER = _NODE / "aws_on_node.py"
 INSTALLER = _NODE / "install_packages.py"
+TRACKERS = (_NODE / "program_trackers.py", _NODE / "open_tracker.py")
 RUN_FILES = _NODE / "run_files.py"
 NODE_RANK = _NODE / "node_rank.py"
 LATE_FAILURE = _NODE / "late_failure.py"
@@ -35,7 +36,7 @@ _OF_HOST_ALONE = (SAGEMAKER_HOST, _NODE / "first_cause.py", _NODE / "first_proce
 # The files that sagemaker_host.py imports, and itself.
 HOST_FILES = (*_OF_HOST_ALONE, RUN_FILES, NODE_RANK, PASSED_SIGNALS, *CODE_FILES)
 # Sent only with programs that need them.
-_ON_DEMAND = (METRICS, BARS, INSTALLER, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS, *_OF_HOST_ALONE)
+_ON_DEMAND = (METRICS, BARS, INSTALLER, *TRACKERS, RUN_FILES, LATE_FAILURE, PASSED_SIGNALS, *_OF_HOST_ALONE)
 FROM_SCRATCH = "TRAINWAY_FROM_SCRATCH"
 """The variable that has `Program.from_scratch`. The job reads it in training/hosts/run_record.py."""
 LOCK = "packages.txt"
@@ -241,19 +242,39 @@ class Program:
     @property
     def reads_metric_files(self) -> bool:
         """Whether the starter reads numbers in files that the program writes."""
-        return any(word.startswith("--metric-files=") for word in self.started_by or ())
+        return self._metric_files is not None
+
+    @property
+    def _metric_files(self) -> str | None:
+        found = (word for word in self.started_by or () if word.startswith("--metric-files="))
+        return next((word.partition("=")[2] for word in found), None)
+
+    def _event_files(self, outputs: str) -> Mapping[str, str]:
+        """The variable by which Transformers writes TensorBoard's files where the starter reads them.
+
+        https://huggingface.co/docs/transformers/main_classes/callback (read 2026-12-01)
+        """
+        folder = self._metric_files
+        if folder is None or folder.endswith(".jsonl") or "*" in folder:
+            return {}
+        return {"TENSORBOARD_LOGGING_DIR": f"{outputs}/{folder or 'tensorboard'}"}
 
     @property
     def files(self) -> Mapping[str, str]:
         """The files that go with the program to every node, by their names."""
         starter = () if self.started_by is None else _starter_files()
         metrics = (METRICS,) if self.reads_metric_files else (BARS,) if self._reads_bars else ()
-        sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()))
+        trackers = TRACKERS if self._has_trackers else ()
+        sent = (*starter, *metrics, *((INSTALLER,) if self._installs else ()), *trackers)
         return {
             "job.yaml": self.text,
             **{file.name: file.read_text(encoding="utf-8") for file in sent},
             **self._lock_file,
         }
+
+    @property
+    def _has_trackers(self) -> bool:
+        return any(word.startswith("--tracker=") for word in self.started_by or ())
 
     @property
     def _reads_bars(self) -> bool:
@@ -307,6 +328,7 @@ class Program:
         located = all_located({**self.located, "TRAINWAY_OUTPUT": str(outputs)}, roots)
         return {
             **self.trackers.variables(run),
+            **self._event_files(located["TRAINWAY_OUTPUT"]),
             **self.environment,
             **located,
             **shared,
