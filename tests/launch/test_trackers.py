@@ -19,6 +19,7 @@ from tests.launch.kubernetes.platforms import hand_off_of, platform_named
 from tests.launch.sagemaker.requests import on_sagemaker
 from tests.launch.slurm.requests import CATALOGUE, IMAGE, on_slurm
 from trainway.launch.job_file.programs import load_program
+from trainway.launch.job_file.sweep import Point
 from trainway.launch.kubernetes import KubernetesOptions, render_documents
 from trainway.launch.kubernetes.render import as_yaml
 from trainway.launch.program.allocation import allocate
@@ -31,10 +32,13 @@ from trainway.launch.starting.job_checks import (
     check_tracker_network,
     check_tracker_packages,
     check_tracker_rights,
+    with_platform_mlflow,
 )
 from trainway.launch.starting.job_packages import TargetPython, python_here
+from trainway.launch.starting.prepare import Launch, allocated_requests, requests_here
 from trainway.spec.errors import UsageError
 from trainway.spec.handoff import HandOff
+from trainway.spec.loader import load_platform
 from trainway.spec.sections.network import Network
 from trainway.spec.sections.observability import Observability
 
@@ -153,6 +157,35 @@ def test_a_closed_network_refuses_trackers_on_the_internet(
     closed = platform.model_copy(update={"network": Network(access="closed")})
     with pytest.raises(UsageError, match=sentence) if sentence else nullcontext():
         check_tracker_network(program, closed)
+
+
+@pytest.mark.parametrize("write", [own_program, foreign_program])
+def test_the_platform_names_the_mlflow_of_a_job_that_names_none(write: Any, tmp_path: Path) -> None:
+    program, platform = write(tmp_path, mlflow={"experiment": "llamas"}), platform_named("kueue")
+    for nothing, why in ((None, "this machine has no platform"), (platform, "has no `observability.mlflow`")):
+        with pytest.raises(UsageError, match=why):
+            with_platform_mlflow(program, nothing)
+    platform = platform.model_copy(update={"observability": Observability(mlflow=APP)})
+    told = with_platform_mlflow(program, platform)
+    variables = told.variables("first", PurePosixPath("/runs/first"), {})
+    assert variables["MLFLOW_TRACKING_URI"] == APP
+    check_tracker_rights(told, platform)
+    closed = platform.model_copy(update={"network": Network(access="closed")})
+    with pytest.raises(UsageError, match="the VPC has no endpoint"):
+        check_tracker_network(told, closed)
+    of_file = write(tmp_path, mlflow={"tracking_uri": "https://mlflow.example.com"})
+    assert with_platform_mlflow(of_file, platform) is of_file
+
+
+def test_a_launch_reports_to_the_mlflow_of_the_platform(tmp_path: Path) -> None:
+    program = dataclasses.replace(foreign_program(tmp_path, mlflow={}), team="research")
+    platform = load_platform(Path("examples/eks-p5.yaml"))
+    platform = platform.model_copy(update={"observability": Observability(mlflow=APP)})
+    launch = Launch([Point(program, {})], tmp_path / "platform.yaml", source="file", loaded=platform)
+    (request,) = allocated_requests(launch)
+    assert APP in as_yaml(render_documents(request, CATALOGUE, KubernetesOptions()))
+    with pytest.raises(UsageError, match="this machine has no platform"):
+        requests_here(dataclasses.replace(launch, dry_run=True))
 
 
 def test_the_mlflow_of_sagemaker_is_the_one_that_jobs_of_the_platform_may_call(tmp_path: Path) -> None:

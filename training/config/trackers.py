@@ -56,9 +56,10 @@ ServerAddress = Annotated[str, AfterValidator(_address)]
 class Mlflow(Section):
     """`trackers.mlflow`: a tracking server of MLflow, or a managed one of SageMaker."""
 
-    tracking_uri: TrackingUri = Field(
+    tracking_uri: TrackingUri | None = Field(
+        None,
         description="Address of the tracking server, for example https://mlflow.example.com, or the ARN of an MLflow "
-        "App or tracking server of SageMaker."
+        "App or tracking server of SageMaker. Default: `observability.mlflow` of the platform file.",
     )
     experiment: str | None = Field(None, min_length=1, description="Name of the experiment. Default: the job's name.")
     secret: SecretName | None = Field(
@@ -123,7 +124,7 @@ class Trackers(Section):
             "wandb": ("wandb",),
             "comet": ("comet-ml",),
         }
-        if self.mlflow and SAGEMAKER_MLFLOW.fullmatch(self.mlflow.tracking_uri):
+        if self.mlflow and (self.mlflow.tracking_uri is None or SAGEMAKER_MLFLOW.fullmatch(self.mlflow.tracking_uri)):
             # https://docs.aws.amazon.com/sagemaker/latest/dg/mlflow-track-experiments.html (read 2026-11-27)
             found["mlflow"] += ("sagemaker-mlflow",)
         return {name: found[name] for name in self.named}

@@ -176,12 +176,14 @@ def _trackers(trackers: Trackers, job: str, *, packages: bool) -> ProgramTracker
         outside["wandb"] = ("api.wandb.ai", f"set `mode: offline` and upload with `wandb sync`, or {own_server}")
     if trackers.comet and trackers.comet.mode == "online" and trackers.comet.base_url is None:
         outside["comet"] = ("www.comet.com", f"set `mode: offline` and upload with `comet upload`, or {own_server}")
+    uri = mlflow.tracking_uri if mlflow else None
     return ProgramTrackers(
         variables=partial(trackers.environment, job),
         # A program of a section `run` brings its packages itself.
         packages=trackers.packages if packages else {},
         outside=outside,
-        of_aws={"mlflow": mlflow.tracking_uri} if mlflow and SAGEMAKER_MLFLOW.fullmatch(mlflow.tracking_uri) else {},
+        of_aws={"mlflow": uri} if uri and SAGEMAKER_MLFLOW.fullmatch(uri) else {},
+        needs_platform_mlflow=mlflow is not None and uri is None,
     )
 
 

@@ -18,7 +18,8 @@ class ProgramTrackers:
 
     `packages` has the packages of each tracker by its key. One of those that `|` separates is enough. `outside` has the
     host of each tracker on the internet, and what to write for a tracker in the platform's network instead.
-    `of_aws` has the ARN of each tracker that is a service of AWS.
+    `of_aws` has the ARN of each tracker that is a service of AWS. `needs_platform_mlflow` is whether the platform file
+    names the server of MLflow.
     """
 
     variables: Callable[[str], Mapping[str, str]] = no_variables
@@ -26,3 +27,4 @@ class ProgramTrackers:
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outside: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     of_aws: Mapping[str, str] = field(default_factory=dict)
+    needs_platform_mlflow: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -164,6 +165,28 @@ def _missing_packages(program: Program, python: TargetPython) -> Iterator[tuple[
             choices = wanted.split("|")
             if not any(each in python.packages for each in choices):
                 yield tracker, choices[0]
+
+
+def with_platform_mlflow(program: Program, platform: Platform | None) -> Program:
+    """Return a program that reports to `observability.mlflow` of its platform, if its job file says so.
+
+    `platform` is None on this machine. Raises UsageError if there is no such MLflow.
+    """
+    if not program.trackers.needs_platform_mlflow or "MLFLOW_TRACKING_URI" in program.environment:
+        return program
+    arn = platform and platform.observability.mlflow
+    if not arn:
+        where = f"{platform.name} has no `observability.mlflow`" if platform else "this machine has no platform"
+        raise usage_error(
+            f"{program.name} cannot report to trackers.mlflow",
+            why=f"the job file has no `tracking_uri`, and {where}",
+            fix="set `trackers.mlflow.tracking_uri` in the job file, or use a platform with `observability.mlflow`",
+        )
+    return replace(
+        program,
+        environment={**program.environment, "MLFLOW_TRACKING_URI": arn},
+        trackers=replace(program.trackers, of_aws={"mlflow": arn}),
+    )
 
 
 def check_tracker_rights(program: Program, platform: Platform) -> None:

@@ -38,6 +38,7 @@ from trainway.launch.starting.job_checks import (
     check_tracker_packages,
     check_use,
     memory_line,
+    with_platform_mlflow,
 )
 from trainway.launch.starting.job_packages import (
     TargetPython,
@@ -185,6 +186,7 @@ def requests_here(launch: Launch) -> list[LocalRequest]:
             require_extras("a job on this machine", *point.program.extras)
     python = cache(python_here)
     for point in launch.points:
+        with_platform_mlflow(point.program, None)
         check_tracker_packages(point.program, python, PIP_HERE)
         if needs_hand_off(point.program):
             launch = replace(launch, platform_file=_platform_file_here(launch, point.program))
@@ -302,6 +304,7 @@ def allocated_requests(launch: Launch, *, on_platform: bool = True) -> list[Requ
         check_run_name(launch.run)
     hand_off = known.hand_off
     _check_region(hand_off, known.platform)
+    points = [replace(point, program=with_platform_mlflow(point.program, known.platform)) for point in points]
     if not launch.resumed:
         points = [
             replace(point, program=with_checkpoints_of_team(point.program, hand_off))

@@ -128,6 +128,6 @@ class Observability(Section):
     )
     mlflow: MlflowArn | None = Field(
         None,
-        description="ARN of an MLflow App or a tracking server of SageMaker. All jobs may report to it, as "
-        "docs/trackers.md shows. Default: none.",
+        description="ARN of an MLflow App or a tracking server of SageMaker. All jobs may report to it, and "
+        "those with `trackers: {mlflow: {}}` do, as docs/trackers.md shows. Default: none.",
     )
