@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,19 @@ from trainway.launch.registry.record import RunRecord
 from trainway.launch.registry.state import state_key_of
 from trainway.launch.runs.names import LONGEST_RUN_NAME, is_run_name
 from trainway.monitoring.events import RESUMES, EventKind, event_kinds
-from trainway.monitoring.tell_people import RUN, SUBJECT_CHARACTERS, cluster_of, is_node, message_of, run_of, tell
+from trainway.monitoring.tell_people import (
+    RUN,
+    SAME_SECONDS,
+    SUBJECT_CHARACTERS,
+    TOLD,
+    cluster_of,
+    is_first,
+    is_node,
+    is_told,
+    message_of,
+    run_of,
+    tell,
+)
 from trainway.spec.loader import load_platform
 
 NODE = "i-0391f86fa0fe0d465"
@@ -244,6 +257,50 @@ def test_an_event_that_cannot_be_told_stays_and_is_told_with_a_later_one(emulato
     emulator.send_event(FAILED)
     told = sorted(each["Message"].splitlines()[0].partition(":")[0] for each in inbox())
     assert told == ["Node i-0000000000000ffff of group train failed", f"Node {NODE} is unhealthy"]
+
+
+def test_one_fault_is_told_once_and_another_action_or_a_later_fault_again(emulator: Emulator, inbox: Any) -> None:
+    first = UNHEALTHY | {"id": "a", "time": "2026-12-01T10:00:00Z"}
+    reason = json.loads(json.dumps(UNHEALTHY).replace("NvidiaErrorTerminate", "NvidiaNVLinkError"))
+    rebooted = json.loads(json.dumps(UNHEALTHY).replace('"RepairAction": "Replace"', '"RepairAction": "Reboot"'))
+    of_another = json.loads(json.dumps(UNHEALTHY).replace(NODE, "i-0aaaaaaaaaaaaaaaa"))
+    for event in (
+        first,
+        reason | {"id": "b", "time": "2026-12-01T10:00:01Z"},
+        rebooted | {"time": "2026-12-01T10:01:00Z"},
+        of_another | {"time": "2026-12-01T10:02:00Z"},
+        first | {"id": "c", "time": "2026-12-01T10:14:59Z"},
+        first | {"id": "d", "time": "2026-12-01T10:15:00Z"},
+    ):
+        emulator.send_event(event)
+    times = [line.split("T")[1] for each in inbox() for line in each["Message"].splitlines() if " happened at " in line]
+    assert sorted(times) == ["10:00:00Z.", "10:01:00Z.", "10:02:00Z.", "10:15:00Z."]
+    (queue,) = [each for each in boto3.client("sqs").list_queues()["QueueUrls"] if each.endswith("/commons-events")]
+    count = boto3.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"])
+    assert count["Attributes"] == {"ApproximateNumberOfMessages": "0"}, "what is told already does not wait"
+
+
+@pytest.mark.usefixtures("inbox")
+def test_one_of_several_runbooks_at_once_tells_of_equal_events() -> None:
+    s3 = boto3.client("s3")
+
+    def claims(message: str, at: float) -> bool:
+        return is_first(s3, BUCKET, f"{TOLD}fault.json", message, at)
+
+    for at in (0.0, float(SAME_SECONDS)):
+        with ThreadPoolExecutor(8) as runbooks:
+            claimed = list(runbooks.map(lambda number: claims(f"message-{at}-{number}", at), range(8)))  # noqa: B023
+        assert claimed.count(True) == 1
+        winner = claimed.index(True)
+        assert claims(f"message-{at}-{winner}", at), "a message that could not be told is told again"
+
+
+@pytest.mark.usefixtures("inbox")
+def test_an_event_that_cannot_be_compared_is_told() -> None:
+    settings = {"bucket": "absent", "kinds": {"NodeUnhealthy": {"same": ["Node"]}}}
+    sent = {"kind": "NodeUnhealthy", "message": "a"}
+    client: Any = boto3.client
+    assert not is_told(client, settings, sent, {"Node": NODE}, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ class EventKind:
     `pattern` is that of EventBridge. `paths` has the values of the event that the words name, each of which an event
     can lack or have null. `happened` and `next` depend on a value if they are dictionaries `{"by": NAME, "words":
     {VALUE: …, "*": …, "": …}}`, with "*" for any other value, and "" for none and for all that are left. `node` names
-    the value that is the ID of an instance, so that its runs are looked up. With `tagged`, an event counts only if what
-    the value names has the tag of the platform's EKS cluster.
+    the value that is the ID of an instance, so that its runs are looked up. People are told once of several events
+    within minutes in which the values of the names `same` are equal, by default all. With `tagged`, an event counts
+    only if what the value names has the tag of the platform's EKS cluster.
     """
 
     name: str
@@ -40,6 +41,7 @@ class EventKind:
     happened: str | Mapping[str, Any]
     next: str | Mapping[str, Any]
     node: str = ""
+    same: tuple[str, ...] = ()
     tagged: tuple[Literal["instance", "group"], str] | None = None
     source: str = ""
 
@@ -95,6 +97,8 @@ def _unhealthy_node(platform: Platform) -> EventKind:
             },
         },
         node="Node",
+        # One fault makes several events, whose reasons can differ.
+        same=("Node", "Action"),
         source="https://docs.aws.amazon.com/sagemaker/latest/dg/automating-sagemaker-with-eventbridge.html",
     )
 
@@ -212,7 +216,7 @@ def _pipelines(platform: Platform) -> Iterator[EventKind]:
             "detail-type": ["CodePipeline Pipeline Execution State Change"],
             "detail": {"pipeline": [*(f"{name}-{each}" for each in DELIVERIES), *images], "state": ["FAILED"]},
         },
-        {"Pipeline": "$.detail.pipeline"},
+        {"Pipeline": "$.detail.pipeline", "Execution": "$.detail.execution-id"},
         "The pipeline {Pipeline} failed.",
         "A deploy that waits for it fails with the reason. Mend it, and deploy again.",
         source="https://docs.aws.amazon.com/codepipeline/latest/userguide/detect-state-changes-cloudwatch-events.html",

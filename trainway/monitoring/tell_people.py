@@ -7,6 +7,7 @@ https://docs.aws.amazon.com/systems-manager/latest/userguide/automation-action-e
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -24,6 +25,10 @@ MOST_RUNS = 200
 RUN = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 # As in trainway/launch/registry/state.py.
 NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}( i-[0-9a-f]{8,17})?")
+# SageMaker can send several events for one change. Equal events of so many seconds are one.
+SAME_SECONDS = 900
+# The prefix of what was told, below which no job writes.
+TOLD = "events/"
 # A subject of SNS has fewer than 101 characters of ASCII in one line.
 # https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (read 2026-11-25)
 SUBJECT_CHARACTERS = 100
@@ -206,26 +211,68 @@ def waiting(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
         yield message
 
 
-def tell(client: Callable[[str], Any], settings: Any, sent: dict[str, Any]) -> None:
-    """Publish the message of an event, unless it is one of another cluster. `sent` has the event and its `kind`.
+def is_first(s3: Any, bucket: str, key: str, message: str, at: float) -> bool:
+    """Return whether a message is the first of equal events. `at` is the time of its event, in seconds.
 
-    A kind that the platform has no longer is nobody's, too.
+    The object `key` has the ID of the message that tells of the event, so that the message is told again if it could
+    not be told. S3 lets one of several conditional writes succeed.
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html (read 2026-12-01)
+    """
+    condition = {"IfNoneMatch": "*"}
+    body = json.dumps({"message": message, "at": at})
+    for _ in range(4):
+        try:
+            s3.put_object(Bucket=bucket, Key=key, Body=body, **condition)
+            return True
+        except s3.exceptions.ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (409, 412):
+                raise
+        found = s3.get_object(Bucket=bucket, Key=key)
+        before = json.loads(found["Body"].read(MOST_BYTES))
+        if before["message"] == message:
+            return True
+        if abs(at - before["at"]) < SAME_SECONDS:
+            return False
+        condition = {"IfMatch": found["ETag"]}
+    return True
+
+
+def is_told(
+    client: Callable[[str], Any], settings: Any, sent: dict[str, Any], values: dict[str, str], at: float
+) -> bool:
+    """Return whether another message tells of an equal event. One that cannot be compared is not told yet."""
+    same = settings["kinds"][sent["kind"]]["same"]
+    equal = {name: value for name, value in values.items() if not same or name in same}
+    digest = hashlib.sha256(json.dumps([sent["kind"], equal], sort_keys=True).encode()).hexdigest()
+    try:
+        return not is_first(client("s3"), settings["bucket"], f"{TOLD}{digest}.json", sent["message"], at)
+    except Exception:  # whatever the bucket answers, twice is better than never
+        return False
+
+
+def tell(client: Callable[[str], Any], settings: Any, sent: dict[str, Any]) -> bool:
+    """Publish the message of an event, and return whether it was published. It is not if it is nobody's, or told.
+
+    `sent` has the `event`, its `kind`, and the ID of the `message`. An event of another cluster is nobody's, and so is
+    a kind that the platform has no longer.
     """
     kind, event = settings["kinds"].get(sent["kind"]), sent["event"]
     if kind is None:
-        return
+        return False
     values = values_of(event, kind["paths"])
     if kind["tagged"]:
         what, name = kind["tagged"]
         if name not in values or cluster_of(client, what, values[name]) != settings["platform"]:
-            return
+            return False
+    try:
+        at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+    except (KeyError, ValueError):
+        at = time.time()
+    if is_told(client, settings, sent, values, at):
+        return False
     lines: list[str] = []
     problem = ""
     if kind["node"] in values:
-        try:
-            at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
-        except (KeyError, ValueError):
-            at = time.time()
         try:
             for each in runs_on(client, settings["bucket"], settings["prefixes"], values[kind["node"]], at):
                 lines += ["", *lines_of(each)]
@@ -239,15 +286,16 @@ def tell(client: Callable[[str], Any], settings: Any, sent: dict[str, Any]) -> N
         MessageStructure="json",
         Message=json.dumps({"default": text, "https": notification_of(sent["kind"], subject, text)}),
     )
+    return True
 
 
 def handler(events: Any, _context: Any) -> dict[str, Any]:
     """Tell people of the events in the queue. An event that cannot be told stays there, and an alarm reports it.
 
     `events` has `platform`, `topic`, `queue`, `bucket`, and `prefixes` of the records of runs, and for each of the
-    `kinds` of events `happened` and `next` in words, the `paths` of the values in them, and the name of the value that
-    is a `node`. With `tagged`, the name of the value that is an instance or an Auto Scaling group, an event of another
-    cluster is nobody's. Returns the number of events.
+    `kinds` of events `happened` and `next` in words, the `paths` of its values, the names of those that are the `same`
+    in equal events, and the name of the value that is a `node`. With `tagged`, the name of the value that is an
+    instance or an Auto Scaling group, an event of another cluster is nobody's. Returns the number of messages.
     """
     import boto3
 
@@ -255,7 +303,7 @@ def handler(events: Any, _context: Any) -> dict[str, Any]:
     sqs, told, failures = client("sqs"), 0, []
     for message in waiting(sqs, events["queue"]):
         try:
-            tell(client, events, json.loads(message["Body"]))
+            told += tell(client, events, json.loads(message["Body"]) | {"message": message["MessageId"]})
         except Exception as error:  # the other events must be told, too
             failures.append(f"{type(error).__name__}: {error}")
             # The next attempt of the step finds it.
@@ -263,7 +311,6 @@ def handler(events: Any, _context: Any) -> dict[str, Any]:
             sqs.change_message_visibility(QueueUrl=events["queue"], ReceiptHandle=handle, VisibilityTimeout=0)
             continue
         sqs.delete_message(QueueUrl=events["queue"], ReceiptHandle=message["ReceiptHandle"])
-        told += 1
     if failures:
         raise RuntimeError(f"{len(failures)} events stay in the queue: {failures[0]}")
     return {"told": told}

@@ -20,6 +20,7 @@ from stacks.constructs.iam.permissions import Permission, grant, needs_policies,
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
 from trainway.monitoring.events import EventKind, events_queue
+from trainway.monitoring.tell_people import TOLD
 from trainway.spec.platform import Platform
 from trainway.spec.teams.team_data import RECORDS
 
@@ -160,6 +161,11 @@ def _permissions(
         Permission(("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"), (queue.queue_arn,)),
         Permission(("sns:Publish",), (alerts.topic.topic_arn,)),
         Permission(("kms:Decrypt", "kms:GenerateDataKey"), (alerts.key.key_arn,)),
+        Permission(
+            ("s3:GetObject", "s3:PutObject"),
+            (f"{bucket.bucket_arn}/{TOLD}*",),
+            because="Each event that was told has an object of its own below this prefix.",
+        ),
     ]
     if any(each.node for each in kinds):
         of_records = {"StringEquals": {"s3:prefix": list(prefixes)}}
@@ -183,6 +189,7 @@ def _words(kind: EventKind) -> dict[str, Any]:
         "next": kind.next,
         "node": kind.node,
         "paths": dict(kind.paths),
+        "same": list(kind.same),
         "tagged": list(kind.tagged or ()),
     }
 
