@@ -51,8 +51,19 @@ def test_another_launch_begins_to_count_anew(run: Path) -> None:
         assert count_start(run) is not None
 
 
-def test_only_the_first_node_counts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JOB_COMPLETION_INDEX", "3")
+def test_a_start_under_slurm_counts_until_the_run_is_another_job(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm tells the nodes that are left to stop, when it has lost one."""
+    for job in ("7", "8"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        for _ in range(3):
+            assert count_start(run) is None
+            take_back_start(run)
+        assert count_start(run) is not None
+
+
+@pytest.mark.parametrize("variable", ["JOB_COMPLETION_INDEX", "SLURM_NODEID"])
+def test_only_the_first_node_counts(variable: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "3")
     assert [count_start(run) for _ in range(9)] == [None] * 9
     assert not run.exists()
 

@@ -12,8 +12,9 @@ class LifeCycle(Section):
         10,
         ge=0,
         le=1000,
-        description="On Kubernetes. Number of restarts without a new checkpoint, after failures of the job itself. "
-        "Each checkpoint allows all of them again. Drained, evicted, and preempted pods do not count.",
+        description="Number of restarts of the run without a new checkpoint. Each checkpoint allows all of them again. "
+        "On Kubernetes, failures of the job count, and drained, evicted, and preempted pods do not. On Slurm, each "
+        "start counts, for example after a lost node, and there is no limit without this key.",
     )
     process_restarts: int = Field(
         3,

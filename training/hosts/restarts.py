@@ -3,6 +3,9 @@
 A target that starts a run again counts its failures and never begins anew: a run of months would end at its tenth,
 although each took it further. So the target has no limit of its own, and the first node counts in the directory of the
 run, which every target brings to the next start. The newest checkpoint is that of `run_record.py`.
+
+Slurm tells the nodes of a job to stop when it has lost one of them, as it does before it preempts the job. So a start
+under Slurm counts in any case. A job that is preempted saves a checkpoint.
 """
 
 import json
@@ -16,6 +19,7 @@ from training.hosts.run_record import read_record
 RESTARTS = "TRAINWAY_RESTARTS"
 """The environment variable with the restarts that a run has without a new checkpoint. Without it, nothing counts."""
 _FILE = "restarts.json"
+_SLURM_JOB = "SLURM_JOB_ID"
 # The file with the name of the launch is beside the job file: trainway/launch/kubernetes/submit.py.
 _LAUNCH = "launch-id"
 
@@ -34,7 +38,7 @@ def count_start(run: Path) -> str | None:
 
     A run in whose directory nothing can be written or read starts, and says why by itself.
     """
-    if RESTARTS not in os.environ or os.environ.get("JOB_COMPLETION_INDEX", "0") != "0":
+    if RESTARTS not in os.environ or not _is_first_node():
         return None
     allowed = int(os.environ[RESTARTS])
     try:
@@ -54,7 +58,7 @@ def count_start(run: Path) -> str | None:
 
 def take_back_start(run: Path) -> None:
     """Take back the start that was counted last, because the run was told to stop."""
-    if RESTARTS not in os.environ or os.environ.get("JOB_COMPLETION_INDEX", "0") != "0":
+    if RESTARTS not in os.environ or not _is_first_node() or _SLURM_JOB in os.environ:
         return
     try:
         before = _read(run)
@@ -63,7 +67,14 @@ def take_back_start(run: Path) -> None:
         return
 
 
+def _is_first_node() -> bool:
+    return (os.environ.get("JOB_COMPLETION_INDEX") or os.environ.get("SLURM_NODEID") or "0") == "0"
+
+
 def _launch() -> str:
+    """Return the name of the launch. A job of Slurm has one number, however often Slurm queues it again."""
+    if job := os.environ.get(_SLURM_JOB):
+        return job
     try:
         return Path(os.environ.get("TRAINWAY_JOB", "")).with_name(_LAUNCH).read_text().strip()
     except (OSError, ValueError):

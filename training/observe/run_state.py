@@ -54,6 +54,8 @@ class StateWriter:
     def __init__(self, location: str) -> None:
         self._location = location
         self._now: dict[str, Any] = {"state": "running", "started": time.time(), **_NO_STEPS}
+        if restarts := os.environ.get("TRAINWAY_RESTARTS"):
+            self._now["restarts"] = int(restarts)
         self._paces = deque[float](maxlen=_STEPS_OF_PACE)
         self._lock = threading.Lock()
         self._end = threading.Event()

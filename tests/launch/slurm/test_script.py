@@ -96,6 +96,27 @@ def test_a_launch_renders_its_script_once(tmp_path: Path, hand_off: HandOff, mon
     assert len(rendered) == 1
 
 
+def test_a_job_is_queued_again_as_often_as_its_job_file_allows(tmp_path: Path, hand_off: HandOff) -> None:
+    asked = request(tmp_path, on_slurm(hand_off))
+
+    def script(restarts: int | None, **options: Any) -> str:
+        stated = frozenset() if restarts is None else frozenset({"restarts"})
+        life_cycle = RunLifeCycle(restarts=restarts or 0, stated=stated)
+        changed = dataclasses.replace(asked, program=dataclasses.replace(asked.program, life_cycle=life_cycle))
+        return render_script(changed, CATALOGUE, SlurmOptions(**options))
+
+    for restarts, options, requeues, counts, auto_resumes in (
+        (None, {}, True, False, True),
+        (5, {}, True, True, True),
+        (0, {}, False, True, False),
+        (0, {"borrow": True}, True, True, False),
+    ):
+        rendered = script(restarts, **options)
+        assert ("#SBATCH --requeue\n" in rendered, "#SBATCH --no-requeue\n" in rendered) == (requeues, not requeues)
+        assert (f"export TRAINWAY_RESTARTS={restarts}\n" in rendered) == counts
+        assert ("--auto-resume=1" in rendered) == auto_resumes
+
+
 def test_every_node_runs_the_one_training_command(tmp_path: Path, hand_off: HandOff) -> None:
     file = write_job(tmp_path)
     asked = dataclasses.replace(request(tmp_path, on_slurm(hand_off)), program=load_program(file, until_step=5))

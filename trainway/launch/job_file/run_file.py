@@ -273,8 +273,9 @@ class LifeCycleSection(Section):
         10,
         ge=0,
         le=1000,
-        description="How often the run starts again after a failure of its own, on Kubernetes. Without this key, two "
-        "attempts that fail in the same way without a new step end the run.",
+        description="How often the run starts again: after a failure of its own on Kubernetes, and after a lost node "
+        "on Slurm. Without this key, two attempts that fail in the same way without a new step end the run on "
+        "Kubernetes, and Slurm has no limit.",
     )
     process_restarts: int = Field(
         0,

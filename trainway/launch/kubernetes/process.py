@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from trainway.launch.node.node_of_run import RESTARTS
 from trainway.launch.program.environment import metrics_environment
 from trainway.launch.program.program import SYNCED_CODE
 from trainway.launch.program.rank_launchers import RENDEZVOUS_PORT, logging_to, many_nodes
@@ -65,7 +66,7 @@ def rank_options(request: Request, nodes: int | str, first: str, *, indexed: boo
     restarts = life_cycle.process_restarts
     options = many_nodes(nodes, request.allocation.ranks, endpoint=endpoint, run=request.run, max_restarts=restarts)
     options["PET_RDZV_CONF"] += f",join_timeout={JOIN_SECONDS}"
-    counted = {"TRAINWAY_RESTARTS": str(life_cycle.restarts)} if indexed and _counts_itself(request) else {}
+    counted = {RESTARTS: str(life_cycle.restarts)} if indexed and _counts_itself(request) else {}
     return options | counted
 
 

@@ -21,6 +21,9 @@ from trainway.launch.node.stop_request import SECONDS_BETWEEN_LOOKS_AT_FILES, St
 LAUNCH = "launch-id"
 """A file beside the starter with a name for the launch, where the starter can be started again after any end."""
 
+RESTARTS = "TRAINWAY_RESTARTS"
+"""The environment variable with `life_cycle.restarts` of the job file, where the run counts its restarts itself."""
+
 FIRST_END = "first-end"
 """A file of an attempt with how the first node ended that did: failed, stopped, or succeeded."""
 
@@ -151,6 +154,25 @@ class NodeOfRun:
         if endings[0] is not None and endings[0] == endings[1]:
             raise CannotStart(f"two attempts in a row failed without a new step: {self._failure(self.attempt - 1)}")
 
+    def check_restarts(self) -> None:
+        """Raise CannotStart if Slurm has queued the job again more often than the job file allows.
+
+        An attempt counts unless all of its nodes were told to stop, as before a preemption. A node that is lost has not
+        written how it ended. `trainway resume` is another job.
+        """
+        job = os.environ.get("SLURM_JOB_ID")
+        if RESTARTS not in os.environ or job is None:
+            return
+        counted = set()
+        for file in (self.run / "attempts").glob("*/node-*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                record = json.loads(file.read_text())
+                if record["job"] == job and record["attempt"] < self.attempt and record["outcome"] != "stopped":
+                    counted.add(record["attempt"])
+        if len(counted) > int(os.environ[RESTARTS]):
+            why = f"it was lost or failed in {len(counted)} attempts, and life_cycle.restarts is {os.environ[RESTARTS]}"
+            raise CannotStart(f"the run is not started again: {why}")
+
     def _failure_without_progress(self, attempt: int) -> "str | None":
         """Return how an attempt of this launch failed, without its numbers. None if it did not, or made progress."""
         if self._launch is None:
@@ -186,6 +208,7 @@ class NodeOfRun:
     def _record(self, outcome: str, reason: str = "", failure: str = "") -> None:
         record = {"attempt": self.attempt, "node_rank": self.rank, "outcome": outcome, "reason": reason}
         record |= {} if self._launch is None else {"launch": self._launch, "progress": self._made_progress()}
+        record |= {"job": os.environ["SLURM_JOB_ID"]} if "SLURM_JOB_ID" in os.environ else {}
         times = {"started": self.started, "time": time.time()}
         directory = self.run / "attempts" / str(self.attempt)
         try:

@@ -63,6 +63,8 @@ class NodeState:
         self._location = os.environ.get("TRAINWAY_STATE")
         self._nodes, self.leads = nodes, leads
         self._now: dict[str, Any] = {"state": "running", "attempt": attempt, "started": started}
+        if restarts := os.environ.get("TRAINWAY_RESTARTS"):
+            self._now["restarts"] = int(restarts)
         self._has_step = False
         self._paces: list[float] = []
         self._stepped = 0.0

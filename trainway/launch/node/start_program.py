@@ -132,6 +132,7 @@ def _prepare(asked: argparse.Namespace, node: NodeOfRun, stop: StopRequest) -> "
     node.check_launch()
     if not asked.always_retry:
         node.check_attempts()
+    node.check_restarts()
     check = check_outputs if node.rank == 0 else check_outputs_of_others
     check(node.run, os.environ["TRAINWAY_OUTPUT"], node.attempt)
     environment = with_packages(asked.packages, node.environment(asked.grace), stop)

@@ -169,10 +169,10 @@ def run_name(program: Program, now: datetime | None = None) -> str:
     return f"{program.name[:_LONGEST_NAME].rstrip('-')}-{now or datetime.now(UTC):{_MOMENT}}"
 
 
-def check_life_cycle(request: Request, target: str, *, restarts: str, keep: str) -> None:
-    """Raise UsageError if the job file sets `life_cycle.restarts` above 0, or `life_cycle.keep_hours`.
+def check_life_cycle(request: Request, target: str, *, keep: str, restarts: str | None = None) -> None:
+    """Raise UsageError if the job file sets `life_cycle.keep_hours`, or `life_cycle.restarts` above 0.
 
-    `restarts` and `keep` say what the target does instead.
+    `keep` and `restarts` say what the target does instead. Without `restarts`, the target has that key.
     """
     life_cycle = request.program.life_cycle
     said = life_cycle.stated
@@ -180,6 +180,6 @@ def check_life_cycle(request: Request, target: str, *, restarts: str, keep: str)
         ("restarts", "restarts" in said and life_cycle.restarts > 0, restarts),
         ("keep_hours", "keep_hours" in said and life_cycle.keep_hours is not None, keep),
     ):
-        if is_set:
+        if is_set and why is not None:
             what = f"{request.program.name} cannot have life_cycle.{key} on {target}"
             raise usage_error(what, why=why, fix=f"leave `life_cycle.{key}` out of the job file")

@@ -55,9 +55,10 @@ class RunState:
     `stepped`, and `written` are times in seconds since the epoch: of the start of this attempt, of its last step, and
     of the state. `checkpoint` has the `step`, the `location`, and the `time` of the newest complete checkpoint. Its key
     `every` is the number of steps to the next checkpoint. `stragglers` names the ranks that slow down the others.
-    `step_seconds` is the time of a step in seconds, from the last ones. `nodes` has the name of each node, and the ID
-    of its instance behind a space. AttemptState has the meaning of `first_step`, `stepping`, and
-    `productive`. `earlier` has the newest attempts before this one, the oldest first.
+    `step_seconds` is the time of a step in seconds, from the last ones. `restarts` is the number of restarts that the
+    job file allows. `nodes` has the name of each node, and the ID of its instance behind a space. AttemptState has the
+    meaning of `first_step`, `stepping`, and `productive`. `earlier` has the newest attempts before this one, the oldest
+    first.
     """
 
     state: Ending
@@ -72,6 +73,7 @@ class RunState:
     checkpoint: Mapping[str, Any] | None = None
     reason: str | None = None
     exit_status: int | None = None
+    restarts: int | None = None
     nodes: tuple[str, ...] = ()
     stragglers: str | None = None
     first_step: int | None = None
@@ -137,6 +139,7 @@ class _State(_Attempt):
     stepped: _Seconds | None = None
     step_seconds: _Seconds | None = None
     checkpoint: _Checkpoint | None = None
+    restarts: _Count | None = None
     nodes: Annotated[list[_Node], Field(max_length=_MOST_NODES)] = []
     stragglers: _Shown | None = None
     # The writers keep 100.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from trainway.launch.node.node_of_run import RESTARTS
 from trainway.launch.node.program_output import KEPT_IN
 from trainway.launch.platform.locations import team_of
 from trainway.launch.program.environment import metrics_environment
@@ -195,18 +196,16 @@ def render_script(request: Request, catalogue: Catalogue, options: SlurmOptions 
         *start.counts,
     ]
     lost = CONTINUES if nodes.continues else ENDS
+    if _never_again(request):
+        # HyperPod starts the step of a job again that --auto-resume names.
+        lost = lost | {"resume": ""}
     return "\n".join(lines) + "\n" + _STEP.format(port=RENDEZVOUS_PORT, **start.step, **lost)
 
 
 def _checked(request: Request, options: SlurmOptions) -> Earlier | None:
     """Return the run that has to succeed first. Raises UsageError as `check_job` does."""
     _check_has_team(request)
-    check_life_cycle(
-        request,
-        "Slurm",
-        restarts="Slurm queues a run again when it loses a node or is preempted, and not when the run itself fails",
-        keep="Slurm decides for the whole cluster how long it remembers jobs",
-    )
+    check_life_cycle(request, "Slurm", keep="Slurm decides for the whole cluster how long it remembers jobs")
     if options.environment:
         _check_needs_no_image(request, options.environment)
     if options.continues:
@@ -287,7 +286,8 @@ def _directives(
         # A run of the same name starts after the earlier one has ended.
         *(earlier.directives if earlier else ("dependency=singleton",)),
         "mem=0",
-        "requeue",
+        # A preempted job is requeued in any case, and counts its starts (_environment).
+        "no-requeue" if _never_again(request) and not options.borrow else "requeue",
         *(("no-kill",) if nodes.continues else ()),
         "open-mode=append",
         f"chdir={directory}",
@@ -337,11 +337,18 @@ def _environment(request: Request, on_nodes: OnNodes, nodes: NodeCounts, start: 
         max_restarts=request.program.life_cycle.process_restarts,
     )
     del ranks["PET_RDZV_ENDPOINT"]  # what the script finds out
+    life_cycle = request.program.life_cycle
+    counted = {RESTARTS: str(life_cycle.restarts)} if "restarts" in life_cycle.stated else {}
     listens = _LAUNCHER_LISTENS if request.program.stop.ranks_listen else {}
     # Nothing bounds slurm.log, so the files of the ranks, or of the starter, have the lines of the program alone. The
     # starter reads those of the ranks from their launcher.
     logs = start.logs(on_nodes.directory / "logs")
-    return request.environment(on_nodes) | ranks | metrics_environment() | logs | listens
+    return request.environment(on_nodes) | ranks | metrics_environment() | logs | listens | counted
+
+
+def _never_again(request: Request) -> bool:
+    life_cycle = request.program.life_cycle
+    return "restarts" in life_cycle.stated and not life_cycle.restarts
 
 
 def heredoc(text: str) -> str:
