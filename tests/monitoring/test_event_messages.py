@@ -35,6 +35,7 @@ from trainway.monitoring.tell_people import (
     is_first,
     is_node,
     is_told,
+    lines_of,
     message_of,
     run_of,
     tell,
@@ -328,6 +329,22 @@ def test_a_run_is_told_whatever_another_job_has_written_as_its_state(
     emulator.send_event(UNHEALTHY)
     (message,) = inbox()
     assert message["Message"].splitlines() == LINES
+
+
+@pytest.mark.parametrize(
+    ("target", "restarts", "says"),
+    [
+        ("slurm", None, ["Slurm starts it again by itself when enough nodes are free."]),
+        ("kubernetes", None, []),
+        ("slurm", 3, ["It starts again by itself when enough nodes are free. Its job file allows 3 restarts."]),
+        ("slurm", 0, ["It does not start again by itself. Resume it with `trainway resume mine`."]),
+    ],
+)
+def test_a_message_says_whether_a_run_starts_again(target: str, restarts: int | None, says: list[str]) -> None:
+    record = {"run": "mine", "owner": "ana", "launch": {"target": target}}
+    state = {"nodes": [NODE]} | ({} if restarts is None else {"restarts": restarts})
+    assert run_of("mine", record, state)["again"] == says
+    assert lines_of(run_of("mine", record, state))[2:] == says
 
 
 @pytest.mark.parametrize(

@@ -127,12 +127,26 @@ def run_of(name: str, record: Any, state: Any) -> dict[str, Any]:
         "step": None if step is None else number_of(step),
         "steps": None if steps is None else number_of(steps),
         "checkpoint": checkpoint and (number_of(checkpoint["step"]), text_of(checkpoint["location"])),
+        "again": again_of(name, record, state.get("restarts")),
     }
 
 
 def is_node(recorded: str, node: str) -> bool:
     """Return whether a recorded node, `name` or `name instance`, is an event's. HyperPod's names end with the ID."""
     return any(node == each or each.endswith(f"-{node}") for each in recorded.split(" "))
+
+
+def again_of(name: str, record: Any, restarts: Any) -> list[str]:
+    """Return a line of whether a run starts again by itself after it has lost a node, if that is known.
+
+    `restarts` is the number that its job file allows. Slurm has no limit without one.
+    """
+    if restarts is None:
+        is_slurm = (record.get("launch") or {}).get("target") == "slurm"
+        return ["Slurm starts it again by itself when enough nodes are free."] if is_slurm else []
+    if number_of(restarts):
+        return [f"It starts again by itself when enough nodes are free. Its job file allows {restarts} restarts."]
+    return [f"It does not start again by itself. Resume it with `trainway resume {name}`."]
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
@@ -145,8 +159,8 @@ def lines_of(found: dict[str, Any]) -> list[str]:
         line += f" It is at step {found['step']} of {steps}."
     if found["checkpoint"]:
         step, location = found["checkpoint"]
-        return [line, f"Newest checkpoint: step {step}, {location}."]
-    return [line, "It has recorded no checkpoint."]
+        return [line, f"Newest checkpoint: step {step}, {location}.", *found["again"]]
+    return [line, "It has recorded no checkpoint.", *found["again"]]
 
 
 def message_of(events: Any, runs: list[str], problem: str = "") -> tuple[str, str]:
