@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 
 from tests.image_doctor.layouts import ENVIRONMENT, FABRIC, PLUGIN, WHOLE, Layer, write_layout
 from tests.image_doctor.test_dockerfiles import OF_FILES
 from tests.registry import programs, registry
 from trainway.image_doctor.diagnosis import Diagnosis, diagnose, subject_named
+from trainway.image_doctor.registry import RegistryBlobs
 from trainway.spec.errors import UsageError
 
 VERSIONS = {
@@ -193,6 +196,18 @@ def test_a_token_is_asked_for_and_not_sent_to_the_storage(tmp_path: Path) -> Non
         found = diagnosed(f"127.0.0.1:{server.server_port}/team/train:1")
         server.shutdown()
     assert dict(found.versions) == VERSIONS and _WithTokens.refused == []
+
+
+def test_ecr_is_read_with_the_login_of_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = boto3.client("ecr", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
+    monkeypatch.setattr(boto3, "client", lambda *_, **__: client)
+    blobs = RegistryBlobs("111122223333.dkr.ecr.us-west-2.amazonaws.com/jobs:1")
+    with Stubber(client) as stub:
+        stub.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": "QVdTOnQ="}]})
+        assert blobs._log_in('Basic realm="here"') == "Basic QVdTOnQ="
+        stub.add_client_error("get_authorization_token", "AccessDeniedException", "you may not")
+        with pytest.raises(UsageError, match="you may not"):
+            blobs._log_in("")
 
 
 @pytest.mark.parametrize("name", ["Not an image", "ghcr.io/UPPER/case", "a:b:c"])

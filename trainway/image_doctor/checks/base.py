@@ -9,7 +9,13 @@ from typing import Final
 from trainway.image_doctor.rules import Finding, finding
 from trainway.image_doctor.subject import Subject, library_path
 
-_REMOVES_HPCX: Final = r"rm +(-\w+ +)*[^&;|\n]*(/opt/hpcx(?=[\s/*]|$)|\$\{?HPCX_(DIR|HOME)\b)"
+_WHOLE: Final = r"(/opt/hpcx/?(?=[\s*]|$)|\$\{?HPCX_(DIR|HOME)\b\}?/?(?=[\s*]|$))"
+_REMOVES_WHOLE: Final = rf"rm +(-\w+ +)*[^&;|\n]*{_WHOLE}"
+_REMOVES_HPCX: Final = rf"rm +(-\w+ +)*[^&;|\n]*({_WHOLE}|/opt/hpcx/|\$\{{?HPCX_)"
+# https://github.com/awslabs/awsome-distributed-ai (read 2026-12-01): 0.nvcr-pytorch-aws.dockerfile, which keeps what is
+# not MPI, and 3.test_cases/megatron/megatron-bridge/Dockerfile, which keeps MPI, too.
+_NEEDS_UCX: Final = (23, 9)
+_NEEDS_MPI: Final = (26, 4)
 _REMOVES_MPI: Final = r"rm +(-\w+ +)*[^&;|\n]*(/usr/local/mpi|/opt/hpcx/ompi|/opt/hpcx(?=[\s*]|$))"
 _OURS: Final = re.compile(r"/opt/amazon/(aws-)?ofi-nccl/lib\S*|/opt/amazon/efa/lib\S*|\S*aws-ofi-nccl\S*")
 
@@ -46,9 +52,12 @@ def ours_before_nvidias(subject: Subject) -> Iterator[Finding]:
 def hpcx_stays(subject: Subject) -> Iterator[Finding]:
     """Yield a finding for a new image of NVIDIA's whose HPC-X is removed, and for Open MPI that looks for its parts."""
     for step in subject.runs:
-        if re.search(_REMOVES_HPCX, step.text) and (release := _release(subject)) and release >= (26, 4):
-            where = step.where_of("hpcx|HPCX")
-            yield finding("hpcx-is-removed", where, f"HPC-X of an image of {release[0]}.{release[1]:02} is removed")
+        where, release = step.where_of("hpcx|HPCX"), _release(subject) or (0, 0)
+        what = f"HPC-X of an image of {release[0]}.{release[1]:02} is removed"
+        if release >= _NEEDS_MPI and re.search(_REMOVES_HPCX, step.text):
+            yield finding("hpcx-is-removed", where, what)
+        elif release >= _NEEDS_UCX and re.search(_REMOVES_WHOLE, step.text):
+            yield finding("hpcx-is-removed-whole", where, what)
         prefix = subject.value("OPAL_PREFIX")
         if re.search(_REMOVES_MPI, step.text) and (prefix is None or "hpcx" in prefix):
             what = f"an Open MPI is removed, and OPAL_PREFIX is {prefix or 'left as the base has it'}"
