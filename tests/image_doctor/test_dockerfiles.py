@@ -82,6 +82,11 @@ def test_a_defect_is_found_with_its_line(code: str) -> None:
         ("FROM a:1 AS x\nENV NCCL_NET=IB\nFROM b:1\nRUN true", []),
         ("FROM a:1 AS x\nENV NCCL_NET=IB\nFROM X", ["nccl-net-is-not-efa"]),
         ("FROM a:1\nARG NET\nENV NCCL_NET=${NET:-Socket}", ["nccl-net-is-not-efa"]),
+        ("FROM a:1\nENV OPAL_PREFIX=/opt/hpcx/ompi\nRUN rm -rf /usr/local/mpi", ["openmpi-looks-elsewhere"]),
+        (
+            "FROM a:1\nENV OPAL_PREFIX=/opt/hpcx/ompi PATH=/opt/amazon/openmpi/bin:$PATH",
+            ["openmpi-looks-elsewhere"],
+        ),
         ("FROM a:latest\nFROM scratch\nFROM $UNKNOWN", ["base-has-no-version"]),
     ],
 )

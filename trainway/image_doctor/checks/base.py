@@ -62,6 +62,10 @@ def hpcx_stays(subject: Subject) -> Iterator[Finding]:
         if re.search(_REMOVES_MPI, step.text) and (prefix is None or "hpcx" in prefix):
             what = f"an Open MPI is removed, and OPAL_PREFIX is {prefix or 'left as the base has it'}"
             yield finding("openmpi-looks-elsewhere", step.where_of("rm "), what)
+    variable, programs = subject.variables.get("OPAL_PREFIX"), (subject.value("PATH") or "").split(":")
+    if variable and "hpcx" in variable.value and "/opt/amazon/openmpi/bin" in programs:
+        what = f"OPAL_PREFIX={variable.value}, and PATH has the mpirun of /opt/amazon/openmpi"
+        yield finding("openmpi-looks-elsewhere", variable.where, what)
 
 
 def _release(subject: Subject) -> tuple[int, int] | None:
