@@ -12,7 +12,7 @@ import yaml
 from tests.command_line import run_trainway
 from trainway.image_doctor.diagnosis import diagnose, subject_named
 from trainway.image_doctor.dockerfile import dockerfile_subject
-from trainway.image_doctor.rules import Finding, load_rules
+from trainway.image_doctor.rules import ImageFinding, load_rules
 from trainway.spec.errors import UsageError
 
 PLANTED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("planted.yaml").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ OF_FILES = {
 }
 
 
-def found_in(text: str) -> list[Finding]:
+def found_in(text: str) -> list[ImageFinding]:
     return list(diagnose(dockerfile_subject("Dockerfile", text)).findings)
 
 

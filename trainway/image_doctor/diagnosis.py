@@ -11,7 +11,7 @@ from trainway.image_doctor.archive import INDEX, FileBlobs
 from trainway.image_doctor.checks import CHECKS
 from trainway.image_doctor.dockerfile import dockerfile_subject
 from trainway.image_doctor.registry import RegistryBlobs
-from trainway.image_doctor.rules import Finding, Severity, commands_found, load_rules, variables_found
+from trainway.image_doctor.rules import ImageFinding, ImageSeverity, commands_found, load_rules, variables_found
 from trainway.image_doctor.stored_image import stored_subject
 from trainway.image_doctor.subject import Subject
 from trainway.spec.errors import usage_error
@@ -24,14 +24,14 @@ class Diagnosis:
     """What was found in an image: findings, errors first, the versions of its parts, and what could not be read."""
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ImageFinding, ...]
     versions: Mapping[str, str]
     unread: tuple[str, ...]
 
     @property
     def has_errors(self) -> bool:
         """Whether a finding is an error."""
-        return any(each.severity is Severity.ERROR for each in self.findings)
+        return any(each.severity is ImageSeverity.ERROR for each in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the diagnosis for JSON."""
@@ -43,7 +43,7 @@ class Diagnosis:
         }
 
     def __str__(self) -> str:
-        errors = sum(each.severity is Severity.ERROR for each in self.findings)
+        errors = sum(each.severity is ImageSeverity.ERROR for each in self.findings)
         warnings = len(self.findings) - errors
         lines = [f"{part}: {version}" for part, version in sorted(self.versions.items())]
         lines += [*map(str, self.findings), *self.unread]
@@ -56,7 +56,7 @@ def diagnose(subject: Subject) -> Diagnosis:
     found += [finding for check in CHECKS for finding in check(subject)]
     order = list(load_rules())
     once = dict.fromkeys(found)
-    ordered = sorted(once, key=lambda each: (each.severity is not Severity.ERROR, order.index(each.code)))
+    ordered = sorted(once, key=lambda each: (each.severity is not ImageSeverity.ERROR, order.index(each.code)))
     files = subject.files
     return Diagnosis(
         subject.name, tuple(ordered), files.versions() if files else {}, tuple(files.unread) if files else ()

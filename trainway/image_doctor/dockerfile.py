@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from trainway.image_doctor.subject import Base, Step, Subject, Variable
+from trainway.image_doctor.subject import Base, BuildStep, Subject, Variable
 from trainway.spec.dockerfile import Instruction, Stage, stages_of
 from trainway.spec.errors import usage_error
 
@@ -21,7 +21,7 @@ class _Reading:
 
     file: str
     before: Mapping[str, str]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BuildStep] = field(default_factory=list)
     bases: list[Base] = field(default_factory=list)
     variables: dict[str, dict[str, Variable]] = field(default_factory=dict)
     base_of: dict[str, Base] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def _read_stage(reading: _Reading, stage: Stage, name: str) -> dict[str, Variabl
                 line = each.line_with(rf"\b{re.escape(key)}\b")
                 variables[key] = Variable(filled(value, known), f"{reading.file}:{line}")
         lines = tuple((f"{reading.file}:{number}", filled(line, known)) for number, line in each.lines)
-        reading.steps.append(Step(each.word, filled(each.text, known), where, lines))
+        reading.steps.append(BuildStep(each.word, filled(each.text, known), where, lines))
     reading.variables[name], reading.base_of[name] = variables, base
     return variables
 

@@ -16,7 +16,7 @@ from trainway.image_doctor.subject import Subject
 from trainway.spec.facts.files import read_facts
 
 
-class Severity(StrEnum):
+class ImageSeverity(StrEnum):
     """How much a finding matters."""
 
     ERROR = "error"
@@ -25,7 +25,7 @@ class Severity(StrEnum):
     """The image can be slower than it has to be, or the next build can be another one."""
 
 
-class Rule(BaseModel):
+class ImageRule(BaseModel):
     """A rule. It is about a `variable`, a `command`, or what a function of its code in `checks` compares.
 
     A variable is found if its value does not match `harmless` as a whole, and a command if its words lack one of
@@ -35,7 +35,7 @@ class Rule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     code: str = Field(pattern=r"^[a-z0-9-]+$")
-    severity: Severity
+    severity: ImageSeverity
     why: str
     fix: str
     aws: str | None = None
@@ -46,18 +46,18 @@ class Rule(BaseModel):
     options: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Rule:
+    def _is_whole(self) -> ImageRule:
         if (self.variable is None) != (self.harmless is None) or bool(self.command) != bool(self.options):
             raise ValueError(f"{self.code}: a variable needs `harmless`, and a command `options`")
         return self
 
 
 @dataclass(frozen=True)
-class Finding:
+class ImageFinding:
     """What is wrong, where, why it matters, and the remedy."""
 
     code: str
-    severity: Severity
+    severity: ImageSeverity
     where: str
     what: str
     why: str
@@ -73,19 +73,19 @@ class Finding:
 
 
 @cache
-def load_rules() -> dict[str, Rule]:
+def load_rules() -> dict[str, ImageRule]:
     """Return the rules by their codes."""
-    rules = [Rule.model_validate(each) for each in read_facts(Path(__file__).with_name("rules.yaml"))]
+    rules = [ImageRule.model_validate(each) for each in read_facts(Path(__file__).with_name("rules.yaml"))]
     return {rule.code: rule for rule in rules}
 
 
-def finding(code: str, where: str, what: str) -> Finding:
+def finding(code: str, where: str, what: str) -> ImageFinding:
     """Return the finding of a rule."""
     rule = load_rules()[code]
-    return Finding(code, rule.severity, where, what, rule.why, rule.fix, rule.certain)
+    return ImageFinding(code, rule.severity, where, what, rule.why, rule.fix, rule.certain)
 
 
-def variables_found(subject: Subject) -> Iterator[Finding]:
+def variables_found(subject: Subject) -> Iterator[ImageFinding]:
     """Yield the variables with values that keep a job from EFA."""
     for rule in load_rules().values():
         for name, variable in subject.variables.items() if rule.variable else ():
@@ -93,7 +93,7 @@ def variables_found(subject: Subject) -> Iterator[Finding]:
                 yield finding(rule.code, variable.where, f"{name}={variable.value}")
 
 
-def commands_found(subject: Subject) -> Iterator[Finding]:
+def commands_found(subject: Subject) -> Iterator[ImageFinding]:
     """Yield the commands without an option that they need."""
     for rule in load_rules().values():
         for step in subject.runs if rule.command else ():

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, Protocol
 from trainway.image_doctor.dockerfile import filled, pairs
 from trainway.image_doctor.files import ImageFiles
 from trainway.image_doctor.layers import UnreadableLayerError, entries_of
-from trainway.image_doctor.subject import Base, Step, Subject, Variable
+from trainway.image_doctor.subject import Base, BuildStep, Subject, Variable
 from trainway.spec.errors import UsageError, usage_error
 
 MANIFESTS: Final = (
@@ -101,15 +101,15 @@ def config_subject(name: str, config: Mapping[str, Any], files: ImageFiles | Non
     return Subject(name, bases, steps, variables, files, labels)
 
 
-def _step(number: int, text: str) -> Step | None:
+def _step(number: int, text: str) -> BuildStep | None:
     where = f"step {number} of the history"
     text = text.removesuffix(" # buildkit")
     if found := _ARGUMENTS.match(text):
-        return Step("RUN", filled(text[found.end() :], pairs(found["words"])), where)
+        return BuildStep("RUN", filled(text[found.end() :], pairs(found["words"])), where)
     if _NOT_RUN.match(text):
         word, _, rest = _NOT_RUN.sub("", text).partition(" ")
-        return Step(word.upper(), rest.strip(), where)
+        return BuildStep(word.upper(), rest.strip(), where)
     if found := _SHELL.match(text):
-        return Step("RUN", text[found.end() :], where)
+        return BuildStep("RUN", text[found.end() :], where)
     word, _, rest = text.partition(" ")
-    return Step(word, rest, where) if word.isupper() else None
+    return BuildStep(word, rest, where) if word.isupper() else None

@@ -22,7 +22,7 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """A step that made the image: its word, for example RUN, its text with variables replaced, and where it is."""
 
     word: str
@@ -51,13 +51,13 @@ class Subject:
     name: str
     bases: tuple[Base, ...]
     """The images of the stages, that of the image itself first. Empty if they are not known."""
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     variables: Mapping[str, Variable]
     files: ImageFiles | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def runs(self) -> tuple[Step, ...]:
+    def runs(self) -> tuple[BuildStep, ...]:
         """The steps that run a command or fetch a file."""
         return tuple(step for step in self.steps if step.word in ("RUN", "ADD"))
 
@@ -78,7 +78,7 @@ class Subject:
         return by_name or any(name in self.variables for name in ("NVIDIA_PRODUCT_NAME", "HPCX_VERSION", "HPCX_DIR"))
 
     @property
-    def installs_efa(self) -> Step | None:
+    def installs_efa(self) -> BuildStep | None:
         """The step that runs AWS's EFA installer."""
         return next((step for step in self.runs if "efa_installer.sh" in step.text), None)
 

@@ -10,10 +10,10 @@ from trainway.image_doctor.checks.installer import installer_version
 from trainway.image_doctor.checks.libraries import libraries_found
 from trainway.image_doctor.checks.paths import directories_in_order
 from trainway.image_doctor.checks.plugin import plugin_is_built_for_efa
-from trainway.image_doctor.rules import Finding
+from trainway.image_doctor.rules import ImageFinding
 from trainway.image_doctor.subject import Subject
 
-CHECKS: Final[tuple[Callable[[Subject], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[Subject], Iterator[ImageFinding]], ...]] = (
     base_has_a_version,
     installer_version,
     plugin_is_built_for_efa,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from trainway.image_doctor.rules import Finding, finding
+from trainway.image_doctor.rules import ImageFinding, finding
 from trainway.image_doctor.subject import Subject, library_path
 
 _WHOLE: Final = r"(/opt/hpcx/?(?=[\s*]|$)|\$\{?HPCX_(DIR|HOME)\b\}?/?(?=[\s*]|$))"
@@ -20,7 +20,7 @@ _REMOVES_MPI: Final = r"rm +(-\w+ +)*[^&;|\n]*(/usr/local/mpi|/opt/hpcx/ompi|/op
 _OURS: Final = re.compile(r"/opt/amazon/(aws-)?ofi-nccl/lib\S*|/opt/amazon/efa/lib\S*|\S*aws-ofi-nccl\S*")
 
 
-def base_has_a_version(subject: Subject) -> Iterator[Finding]:
+def base_has_a_version(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for each image after FROM that has no tag and no digest, or the tag `latest`."""
     for base in subject.bases:
         name = base.image.rpartition("/")[2]
@@ -31,7 +31,7 @@ def base_has_a_version(subject: Subject) -> Iterator[Finding]:
             yield finding("base-has-no-version", base.where, f"the base {base.image} has no version")
 
 
-def ours_before_nvidias(subject: Subject) -> Iterator[Finding]:
+def ours_before_nvidias(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for an image of NVIDIA's that gets EFA, and in which NVIDIA's plugin stays first."""
     if not subject.is_ngc or not (subject.installs_efa or subject.names_plugin):
         return
@@ -49,7 +49,7 @@ def ours_before_nvidias(subject: Subject) -> Iterator[Finding]:
         yield finding("nvidias-plugin-is-first", where, what)
 
 
-def hpcx_stays(subject: Subject) -> Iterator[Finding]:
+def hpcx_stays(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for a new image of NVIDIA's whose HPC-X is removed, and for Open MPI that looks for its parts."""
     for step in subject.runs:
         where, release = step.where_of("hpcx|HPCX"), _release(subject) or (0, 0)

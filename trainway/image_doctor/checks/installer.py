@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from trainway.image_doctor.rules import Finding, finding
-from trainway.image_doctor.subject import Step, Subject
+from trainway.image_doctor.rules import ImageFinding, finding
+from trainway.image_doctor.subject import BuildStep, Subject
 from trainway.spec.facts.kubernetes_versions import numbers
 
 _ARCHIVE: Final = re.compile(r"aws-efa-installer-(?P<version>[^\s/\"']+?)\.tar\.gz")
@@ -19,7 +19,7 @@ _SYNC: Final = "FI_EFA_SET_CUDA_SYNC_MEMOPS"
 _KNOWS_NGC: Final = (1, 48)
 
 
-def installer_version(subject: Subject) -> Iterator[Finding]:
+def installer_version(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for an installer without a version, and for a version that does not fit."""
     archives = list(_archives(subject))
     run = subject.installs_efa
@@ -48,7 +48,7 @@ def installer_versions(subject: Subject) -> list[tuple[int, ...]]:
     return [numbers(version) for _, version, _ in _archives(subject) if _VERSION.fullmatch(version)]
 
 
-def _archives(subject: Subject) -> Iterator[tuple[Step, str, str]]:
+def _archives(subject: Subject) -> Iterator[tuple[BuildStep, str, str]]:
     """Yield each archive that a step names, once: the step, the version, and where it is."""
     for step in subject.runs:
         for version in dict.fromkeys(found[1] for found in _ARCHIVE.finditer(step.text)):

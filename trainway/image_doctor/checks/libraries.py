@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from trainway.image_doctor.files import ImageFiles
-from trainway.image_doctor.rules import Finding, finding
+from trainway.image_doctor.rules import ImageFinding, finding
 from trainway.image_doctor.subject import Subject, library_path
 
 _AMAZON: Final = "/opt/amazon/efa/"
@@ -19,7 +19,7 @@ _OLDEST_NCCL: Final = (2, 17, 1)
 _CUDA: Final = "libcudart.so"
 
 
-def libraries_found(subject: Subject) -> Iterator[Finding]:
+def libraries_found(subject: Subject) -> Iterator[ImageFinding]:
     """Yield what is wrong with the libraries of an image. Nothing if a layer is not known, which can have any file."""
     files = subject.files
     if files is None or files.unread:
@@ -40,7 +40,7 @@ def libraries_found(subject: Subject) -> Iterator[Finding]:
             yield finding("path-leads-nowhere", files.layer_of(file), f"{directory} has no library")
 
 
-def _plugin(subject: Subject, files: ImageFiles, path: list[str]) -> Iterator[Finding]:
+def _plugin(subject: Subject, files: ImageFiles, path: list[str]) -> Iterator[ImageFinding]:
     ours = [each for each in files.libraries if _OURS.match(each) and "/libnccl-net" in each]
     if not ours:
         yield finding("no-plugin", subject.name, "the image has no plugin of AWS for NCCL")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from trainway.image_doctor.checks.installer import installer_versions
-from trainway.image_doctor.rules import Finding, finding
+from trainway.image_doctor.rules import ImageFinding, finding
 from trainway.image_doctor.subject import Subject, library_path
 
 _EFA: Final = "/opt/amazon/efa/lib"
@@ -17,7 +17,7 @@ _OLD_FOLDER: Final = re.compile(r"/opt/amazon/(aws-)?ofi-nccl/lib/\w+-linux-gnu"
 _MOVED_IN: Final = (1, 44)
 
 
-def directories_in_order(subject: Subject) -> Iterator[Finding]:
+def directories_in_order(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for a path without EFA's libraries, and for directories that come before them."""
     directories = library_path(subject)
     variable = subject.variables.get("LD_LIBRARY_PATH")

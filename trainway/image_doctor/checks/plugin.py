@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from trainway.image_doctor.rules import Finding, finding
-from trainway.image_doctor.subject import Step, Subject
+from trainway.image_doctor.rules import ImageFinding, finding
+from trainway.image_doctor.subject import BuildStep, Subject
 from trainway.spec.facts.kubernetes_versions import numbers
 
 _SOURCE: Final = "github.com/aws/aws-ofi-nccl"
@@ -24,7 +24,7 @@ _OF_THE_PLUGIN: Final = ("--with-libfabric", "--enable-platform-aws", "--with-mp
 _PREFIX: Final = "--with-libfabric=/opt/amazon/efa"
 
 
-def plugin_is_built_for_efa(subject: Subject) -> Iterator[Finding]:
+def plugin_is_built_for_efa(subject: Subject) -> Iterator[ImageFinding]:
     """Yield a finding for a plugin without a version, for a tag that does not exist, and for another libfabric."""
     in_sources = False
     for step in subject.steps:
@@ -45,7 +45,7 @@ def plugin_is_built_for_efa(subject: Subject) -> Iterator[Finding]:
                     )
 
 
-def _version(step: Step) -> Iterator[Finding]:
+def _version(step: BuildStep) -> Iterator[ImageFinding]:
     where = step.where_of(re.escape(_SOURCE))
     after = step.text[step.text.index(_SOURCE) :]
     before = re.search(r"git clone([^&;|]*)$", step.text[: step.text.index(_SOURCE)])

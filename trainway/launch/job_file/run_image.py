@@ -12,7 +12,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from trainway.image_doctor.diagnosis import diagnose
-from trainway.image_doctor.rules import Severity
+from trainway.image_doctor.rules import ImageSeverity
 from trainway.image_doctor.stored_image import MANIFESTS, config_subject
 from trainway.image_doctor.subject import Subject
 from trainway.launch.program.allocation import Allocation
@@ -72,7 +72,7 @@ def _say_findings(image: str, subject: Subject, environment: Mapping[str, str], 
     subject = replace(
         subject, variables={name: each for name, each in subject.variables.items() if name not in environment}
     )
-    errors = [each for each in diagnose(subject).findings if each.severity is Severity.ERROR]
+    errors = [each for each in diagnose(subject).findings if each.severity is ImageSeverity.ERROR]
     for each in errors:
         if each.is_certain and not allow_tcp:
             fix = (
