@@ -38,7 +38,7 @@ def open_run(run: str, directory: Path, description: dict[str, Any]) -> CometExp
         log_code=False,
         log_git_metadata=False,
         log_git_patch=False,
-        auto_output_logging=False,
+        auto_output_logging=False,  # type: ignore[arg-type]  # its type lacks the value that turns it off
         log_env_details=False,
         offline_directory=str(directory),
     )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.usage.runs import at, attempt, record, recorded
 from trainway.explain import Evidence, Log, explain
-from trainway.report.usage.causes import LOST, UNSAID, Cause, cause_of
+from trainway.report.usage.causes import LOST, UNSAID, FailureCause, cause_of
 from trainway.report.usage.spans import AttemptSpan, spans_of
 
 
@@ -27,14 +27,14 @@ def failed(how: str = "failed", reason: str | None = None) -> AttemptSpan:
 )
 def test_a_cause_is_that_of_explain(reason: str, rule: str) -> None:
     found = explain(Evidence((Log("out", reason),), succeeded=False))[0]
-    assert cause_of(failed(reason=reason)) == Cause(found.name, found.cause)
+    assert cause_of(failed(reason=reason)) == FailureCause(found.name, found.cause)
     assert found.name == rule
 
 
 def test_an_attempt_without_an_end_or_a_reason_says_so_and_others_have_no_cause() -> None:
-    assert cause_of(failed("running")) == Cause(None, LOST)
-    assert cause_of(failed()) == Cause(None, UNSAID)
+    assert cause_of(failed("running")) == FailureCause(None, LOST)
+    assert cause_of(failed()) == FailureCause(None, UNSAID)
     assert cause_of(failed("stopped")) is cause_of(failed("succeeded")) is None
     # Numbers differ between runs that fail in one way.
     told = failed(reason="worker 4711 broke (train.sh ended with exit status 3)")
-    assert cause_of(told) == Cause(None, "worker # broke")
+    assert cause_of(told) == FailureCause(None, "worker # broke")

@@ -50,7 +50,7 @@ def open_comet() -> "dict[str, str]":
         log_code=False,
         log_git_metadata=False,
         log_git_patch=False,
-        auto_output_logging=False,
+        auto_output_logging=False,  # type: ignore[arg-type]  # its type lacks the value that turns it off
         log_env_details=False,
     )
     comet_ml.start(experiment_config=nothing).end()

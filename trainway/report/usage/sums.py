@@ -11,7 +11,7 @@ from typing import Any
 
 from trainway.launch.registry.record import UnreadableRecord
 from trainway.launch.registry.store import RecordedRun
-from trainway.report.usage.causes import Cause, cause_of
+from trainway.report.usage.causes import FailureCause, cause_of
 from trainway.report.usage.month import Month
 from trainway.report.usage.spans import AttemptSpan, PauseSpan, Spans, spans_of
 from trainway.spec.facts.catalogue import Catalogue
@@ -21,11 +21,11 @@ MOST_LARGEST = 20
 # Causes without a rule are texts of jobs.
 MOST_CAUSES = 50
 MOST_NAMED = 100
-OTHER = Cause(None, "other causes that no rule knows")
+OTHER = FailureCause(None, "other causes that no rule knows")
 
 
 @dataclass(frozen=True)
-class Nodes:
+class PricedNodes:
     """The nodes of a run, and their price at its launch. `gpus` is that of a node, and None if it is unknown."""
 
     count: int
@@ -42,7 +42,7 @@ class Nodes:
         return self.instance_type, self.bought, self.region, self.usd_per_hour, self.as_of
 
 
-def nodes_of(run: RecordedRun, catalogue: Catalogue) -> Nodes | None:
+def nodes_of(run: RecordedRun, catalogue: Catalogue) -> PricedNodes | None:
     """Return the nodes of a run, or None if its record does not have them."""
     told = (run.record.launch or {}).get("nodes")
     if told is None:
@@ -51,11 +51,11 @@ def nodes_of(run: RecordedRun, catalogue: Catalogue) -> Nodes | None:
     price = {name: kept.get(name) for name in ("bought", "region", "usd_per_hour", "as_of")}
     instance = catalogue.get(told["instance_type"].removeprefix("ml."))
     gpus = None if instance is None else instance.accelerator.count if instance.accelerator else 0
-    return Nodes(told["count"], told["instance_type"], gpus, **price)
+    return PricedNodes(told["count"], told["instance_type"], gpus, **price)
 
 
 @dataclass
-class Share:
+class KnownShare:
     """A share of GPU hours, and of how many runs it is known."""
 
     part: float = 0.0
@@ -76,7 +76,7 @@ class Share:
 class Failure:
     """How many attempts, of how many runs, failed for a cause. The sentence is that of the first of them."""
 
-    cause: Cause
+    cause: FailureCause
     attempts: int = 0
     runs: int = 0
 
@@ -92,8 +92,8 @@ class TeamSums:
     has_records: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    used: Share = field(default_factory=Share)
-    goodput: Share = field(default_factory=Share)
+    used: KnownShare = field(default_factory=KnownShare)
+    goodput: KnownShare = field(default_factory=KnownShare)
     by_price: dict[tuple[Any, ...], float] = field(default_factory=lambda: defaultdict(float))
     failures: dict[str, Failure] = field(default_factory=dict)
     starts_and_ends: list[tuple[float, int]] = field(default_factory=list)
@@ -156,7 +156,7 @@ class TeamSums:
         keep = heapq.heappush if len(self.largest) < MOST_LARGEST else heapq.heappushpop
         keep(self.largest, (hours * nodes.count, run.record.run, row))
 
-    def _add_nodes(self, nodes: Nodes, spans: Spans, hours: float) -> None:
+    def _add_nodes(self, nodes: PricedNodes, spans: Spans, hours: float) -> None:
         self.hours["node"] += hours * nodes.count
         if nodes.gpus is None:
             self.hours["node_without_known_gpus"] += hours * nodes.count
