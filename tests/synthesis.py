@@ -30,7 +30,8 @@ CONTENT = (
     (re.compile(r"[0-9a-f]{64}\.(zip|json)"), r"<asset>.\1"),
     (re.compile(r'(STAGE_CONTENT\\", \\"value\\": \\")[0-9a-f]{16}'), r"\1<content>"),
     (re.compile(r'(\\"trainway\\": ?\{\\"version\\": ?\\")[0-9.]+'), r"\1<version>"),
-    (re.compile(r'((?:lifecycle_scripts/|":|"Value": "(?:packages-|dockerfile-)?|BASE_TAG\\":\\"))[0-9a-f]{16}\b'), r"\1<content>"),
+    (re.compile(r'((?:lifecycle_scripts/|":|"Value": "|BASE_TAG\\":\\"))[0-9a-f]{16}\b'), r"\1<content>"),
+    (re.compile(r'("Value": "(?:packages-|dockerfile-))[0-9a-f]{16}\b'), r"\1<content>"),
     (re.compile(r"(/training(?:-[a-z0-9-]+)?:)[0-9a-f]{16}\b"), r"\1<content>"),
     (re.compile(r'("prefix": "|/delivery/bills/(?:packages-|dockerfile-)?)[0-9a-f]{16}\b'), r"\1<content>"),
 )
