@@ -4,8 +4,8 @@ A build has neither an EFA device nor an accelerator, so the checks are those th
 the efa provider; aws-ofi-nccl and nccl-tests are installed; both find every library that they link to and every library
 that they open at run time; PyTorch has the expected CUDA and NCCL. Without these checks a mistake shows only as a slow
 job, because NCCL falls back to TCP without an error. For Neuron: the efa provider, and PyTorch's part for Neuron. For
-CPU: PyTorch. For a base whose Python packages are kept: that PyTorch can be imported and, for CUDA, has CUDA, and that
-libfabric has the efa provider. The versions are those of the base.
+CPU: PyTorch. For a base whose Python packages are kept: that PyTorch can be imported and, for CUDA, has CUDA; and which
+NCCL, plugin, and libfabric a program of the base loads, whatever else the base has of that kind.
 """
 
 import argparse
@@ -16,11 +16,12 @@ import pwd
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PLUGIN = "libnccl-net-ofi.so"
 PLUGIN_PREFIX = Path("/opt/amazon/ofi-nccl")
+EFA_PREFIX = Path("/opt/amazon/efa")
 LIBFABRIC = "libfabric.so.1"
 NCCL = Path("/opt/nccl/lib/libnccl.so.2")
 NCCL_TEST = Path("/opt/nccl-tests/bin/all_reduce_perf")
@@ -40,6 +41,30 @@ if hasattr(library, "cudaRuntimeGetVersion"):
     library.cudaRuntimeGetVersion(ctypes.byref(version))
     print(f"CUDA {version.value // 1000}.{version.value % 1000 // 10}")
 """
+# What a program has loaded after PyTorch, and after the plugin that NCCL opens: libraries by their paths.
+LOADED = """\
+import ctypes, sys
+import torch
+for name in sys.argv[1:]:
+    ctypes.CDLL(name)
+lines = [line.split() for line in open("/proc/self/maps")]
+print(*sorted({line[5] for line in lines if len(line) == 6 and ".so" in line[5]}), sep="\\n")
+"""
+NCCL_VERSION = """\
+import ctypes, sys
+version = ctypes.c_int()
+ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version))
+number = version.value
+print(number // 10000, number // 100 % 100, number % 100, sep=".")
+"""
+# The notes of aws-ofi-nccl's releases from 1.12.0 to 1.21.1 (read 2026-11-28).
+OLDEST_NCCL = (2, 17, 1)
+# Values with which a variable of the base leaves NCCL to EFA.
+LEFT_TO_EFA = {
+    "NCCL_NET": ("", "libfabric", "aws libfabric"),
+    "NCCL_NET_PLUGIN": ("ofi",),
+    "FI_PROVIDER": ("", "efa"),
+}
 OPTIONS = (
     "--libfabric",
     "--aws-ofi-nccl",
@@ -198,16 +223,66 @@ def neuron_faults() -> list[str]:
     return [] if importlib.util.find_spec("torch_neuronx") else ["PyTorch has no torch_neuronx"]
 
 
-def kept_faults(variant: str, run: Run = run) -> list[str]:
+def kept_faults(wanted: argparse.Namespace, run: Run = run) -> list[str]:
     """Return what is wrong with a base image whose Python packages are kept."""
     try:
         import torch
     except ImportError as error:
         return [f"the PyTorch of the base image cannot be imported: {error}"]
-    if variant != "cuda":
+    if wanted.variant != "cuda":
         return []
-    lacks_cuda = [] if torch.version.cuda else [f"the PyTorch of the base image, {torch.__version__}, has no CUDA"]
-    return [*lacks_cuda, *provider_faults(run)]
+    if not torch.version.cuda:
+        return [f"the PyTorch of the base image, {torch.__version__}, has no CUDA"]
+    faults = [*libfabric_faults(wanted.libfabric, run), *provider_faults(run)]
+    faults += plugin_faults(wanted.aws_ofi_nccl, torch.version.cuda, run=run)
+    return [*faults, *variable_faults(os.environ), *([] if faults else loaded_faults())]
+
+
+def variable_faults(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables of the image that keep NCCL from EFA."""
+    return [
+        f"the image sets {name}={environment[name]}, with which NCCL does not use EFA"
+        for name, harmless in LEFT_TO_EFA.items()
+        if environment.get(name, harmless[0]).lower() not in harmless
+    ]
+
+
+def loaded_faults(prefix: Path = PLUGIN_PREFIX, efa: Path = EFA_PREFIX) -> list[str]:
+    """Return what is wrong with the libraries that a program of the base loads, and print which they are.
+
+    The program imports PyTorch, which loads NCCL, and NCCL opens its plugin, which loads libfabric. A base can have
+    several of each: in HPC-X, in UCX, and of an EFA installer of its own.
+    """
+    before, error = loaded()
+    nccl = next((each for each in before if each.name.startswith("libnccl.so")), None)
+    if nccl is None:
+        return [f"the PyTorch of the base image loads no NCCL{error}"]
+    after, error = loaded(PLUGIN, path=search_path(nccl))
+    if error:
+        return [f"NCCL cannot open {PLUGIN}{error}"]
+    faults = []
+    for what, name, place in (("plugin for NCCL", PLUGIN, prefix), ("libfabric", LIBFABRIC, efa)):
+        found = [each for each in after if each.name.startswith(name.partition(".")[0])]
+        print(f"verify_image: a program loads the {what} {', '.join(map(str, found))}")
+        faults += [
+            f"a program loads {each}, and not the {what} in {place}" for each in found if place not in each.parents
+        ]
+        faults += [] if found else [f"a program loads no {what}"]
+    version = run([sys.executable, "-c", NCCL_VERSION, str(nccl)]).strip()
+    print(f"verify_image: a program loads NCCL {version} in {nccl}")
+    if not version or tuple(map(int, version.split("."))) < OLDEST_NCCL:
+        oldest = ".".join(map(str, OLDEST_NCCL))
+        faults.append(f"NCCL is {version or 'of no known version'}, and the plugin supports {oldest} and newer")
+    return faults
+
+
+def loaded(*names: str, path: str | None = None) -> tuple[list[Path], str]:
+    """Return the libraries of a program that imports PyTorch and opens others, and the error of opening them."""
+    environment = {**os.environ, **({} if path is None else {"LD_LIBRARY_PATH": path})}
+    command = [sys.executable, "-c", LOADED, *names]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    error = done.stderr.strip().rpartition("\n")[2].removeprefix("OSError: ")
+    return [Path(line) for line in done.stdout.splitlines()], f": {error}" if done.returncode else ""
 
 
 def nccl_version() -> str:
@@ -322,7 +397,7 @@ def main() -> int:
     parser.add_argument("--added", action="store_true", help="also check what additions to the image can break")
     wanted = parser.parse_args()
     if wanted.layout == "kept":
-        faults = kept_faults(wanted.variant)
+        faults = kept_faults(wanted)
     elif wanted.variant == "cuda":
         faults = [
             *libfabric_faults(wanted.libfabric),

@@ -39,6 +39,10 @@ if [[ "$*" != "-y --skip-kmod --skip-limit-conf --no-verify --disable-ngc --disa
   echo "efa_installer: unexpected options $*"
   exit 2
 fi
+if dpkg-query --show efa-profile >/dev/null 2>&1 && [[ ! -e /etc/ld.so.conf.d/000_efa.conf ]]; then
+  echo "efa_installer: dpkg knows efa-profile, and its file is not there"
+  exit 1
+fi
 apt-get install --yes ./DEBS/*.deb
 """
 FI_INFO = """\

@@ -97,20 +97,41 @@ def test_a_pytorch_without_its_part_for_neuron_is_a_fault():
     assert verify_image.neuron_faults() == ["PyTorch has no torch_neuronx"]
 
 
-def test_a_base_that_stays_needs_pytorch_with_cuda_and_the_efa_provider(monkeypatch: pytest.MonkeyPatch):
+KEPT = {"libfabric": "2.4.0amzn5.0", "aws_ofi_nccl": "1.20.0"}
+
+
+def test_a_base_that_stays_needs_pytorch_with_cuda_and_all_of_efa(monkeypatch: pytest.MonkeyPatch):
     import torch
 
+    cuda, cpu = (SimpleNamespace(variant=variant, **KEPT) for variant in ("cuda", "cpu"))
     monkeypatch.setattr(torch.version, "cuda", None)
-    no_efa = verify_image.kept_faults("cuda", lambda _: "")
-    assert no_efa == [
-        f"the PyTorch of the base image, {torch.__version__}, has no CUDA",
-        "libfabric has no efa provider",
-    ]
-    assert verify_image.kept_faults("cpu") == []
+    lacks = [f"the PyTorch of the base image, {torch.__version__}, has no CUDA"]
+    assert verify_image.kept_faults(cuda, lambda _: "") == lacks
+    assert verify_image.kept_faults(cpu) == []
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert verify_image.kept_faults("cuda", lambda _: "efa:\n") == []
+    monkeypatch.setenv("NCCL_NET_PLUGIN", "spcx")
+    assert verify_image.kept_faults(cuda, lambda _: "") == [
+        "libfabric is unknown, expected 2.4.0amzn5.0",
+        "libfabric has no efa provider",
+        "aws-ofi-nccl is not installed, expected 1.20.0",
+        f"no libnccl-net-ofi.so below {verify_image.PLUGIN_PREFIX}",
+        "the image sets NCCL_NET_PLUGIN=spcx, with which NCCL does not use EFA",
+    ]
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "cannot be imported" in verify_image.kept_faults("cpu")[0]
+    assert "cannot be imported" in verify_image.kept_faults(cpu)[0]
+
+
+@pytest.mark.parametrize(
+    ("environment", "wrong"),
+    [
+        ({}, []),
+        ({"NCCL_NET": "Libfabric", "NCCL_NET_PLUGIN": "ofi", "FI_PROVIDER": "efa"}, []),
+        ({"NCCL_NET": "IB", "FI_PROVIDER": "tcp"}, ["NCCL_NET=IB", "FI_PROVIDER=tcp"]),
+    ],
+)
+def test_a_variable_that_keeps_nccl_from_efa_is_a_fault(environment: dict[str, str], wrong: list[str]):
+    faults = verify_image.variable_faults(environment)
+    assert faults == [f"the image sets {each}, with which NCCL does not use EFA" for each in wrong]
 
 
 with_a_compiler = pytest.mark.skipif(
@@ -197,6 +218,39 @@ def test_the_drivers_libraries_are_asked_for_where_there_is_a_driver(tmp_path: P
     monkeypatch.setattr(verify_image, "opened", lambda _, name: ("", f"{name}: cannot open shared object file"))
     [fault] = verify_image.open_faults(opener, "13.0")
     assert "opens libcuda.so.1 at run time and cannot" in fault
+
+
+@with_a_compiler
+def test_what_a_program_loads_is_that_of_efa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """A stand-in of PyTorch that loads an NCCL, and two plugins of one name, each with a libfabric of its own."""
+    (tmp_path / "torch.py").write_text("import ctypes\nctypes.CDLL('libnccl.so.2')\n")
+    library(tmp_path / "base/libnccl.so.2", "int ncclGetVersion(int *v) { *v = 22903; return 0; }\n")
+    for each in ("efa", "hpcx"):
+        fabric = library(tmp_path / each / "libfabric.so.1", "int fabric;\n", "-Wl,-soname,libfabric.so.1")
+        needs = ["-Wl,--no-as-needed", str(fabric), f"-Wl,-rpath,{fabric.parent}"]
+        library(tmp_path / each / "libnccl-net-ofi.so", "int plugin;\n", "-x", "none", *needs)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    efa, hpcx, base = (str(tmp_path / each) for each in ("efa", "hpcx", "base"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{efa}:{hpcx}:{base}")
+    assert verify_image.loaded_faults(Path(efa), Path(efa)) == []
+    assert f"a program loads NCCL 2.29.3 in {base}/libnccl.so.2" in capsys.readouterr().out
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{hpcx}:{efa}:{base}")
+    assert verify_image.loaded_faults(Path(efa), Path(efa)) == [
+        f"a program loads {hpcx}/libnccl-net-ofi.so, and not the plugin for NCCL in {efa}",
+        f"a program loads {hpcx}/libfabric.so.1, and not the libfabric in {efa}",
+    ]
+    library(tmp_path / "base/libnccl.so.2", "int ncclGetVersion(int *v) { *v = 21602; return 0; }\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{efa}:{base}")
+    assert verify_image.loaded_faults(Path(efa), Path(efa)) == [
+        "NCCL is 2.16.2, and the plugin supports 2.17.1 and newer"
+    ]
+    monkeypatch.setenv("LD_LIBRARY_PATH", base)
+    [fault] = verify_image.loaded_faults(Path(efa), Path(efa))
+    assert fault.startswith("NCCL cannot open libnccl-net-ofi.so: ")
+    (tmp_path / "torch.py").write_text("")
+    assert verify_image.loaded_faults(Path(efa), Path(efa)) == ["the PyTorch of the base image loads no NCCL"]
 
 
 @with_a_compiler

@@ -110,7 +110,7 @@ def test_check_says_what_nobody_verifies_of_a_base_that_stays(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     first, *notes = done.stdout.splitlines()
     assert "no problems" in first and all(line.startswith("not verified: image.base_packages: ") for line in notes)
-    assert "aws-ofi-nccl, and libfabric are those of nvcr.io/nvidia/pytorch:26.10-py3" in notes[0]
+    assert "PyTorch, CUDA, and NCCL are those of nvcr.io/nvidia/pytorch:26.10-py3" in notes[0]
 
 
 def test_check_ends_with_status_2_and_says_so_on_stderr(tmp_path: Path) -> None:

@@ -329,7 +329,9 @@ def test_a_run_without_its_image_ends_with_the_reason(
 
 def test_a_virtual_environment_gets_the_settings_that_the_image_has(tmp_path: Path, hand_off: HandOff) -> None:
     dockerfile = (ROOT / "container" / "Dockerfile").read_text()
-    settings = dict(re.findall(r"^(?:ENV|   ) ([A-Z_]+)=(\S+)", dockerfile, flags=re.MULTILINE))
+    before, _, stage = dockerfile.partition("AS environment-kept-cuda\n")
+    # What a base with packages of its own gets is before its own settings.
+    settings = dict(re.findall(r"^(?:ENV|   ) ([A-Z_]+)=(\S+)", before + stage.partition("\nFROM ")[2], re.MULTILINE))
     assert {name: settings.get(name) for name in EFA} == EFA
     assert settings["LD_LIBRARY_PATH"] == EFA_LIBRARIES
     asked = request(tmp_path, on_slurm(hand_off, instance_type="p5.48xlarge"), batch=BATCH_OF_16)

@@ -147,6 +147,7 @@ def build_arguments(platform: Platform, catalogue: Catalogue, versions: Versions
         | _if("nemo" in platform.image.add, of_nemo)
         | _if("transformer-engine" in platform.image.add, of_transformer_engine)
         | _if(not kept, of_the_wheel)
+        | _if(variant == "cuda", _of_efa(chosen, versions))
         | _if(variant == "cuda" and not kept, _of_cuda(chosen, versions))
     )
 
@@ -175,23 +176,29 @@ def _of_every_variant(platform: Platform, catalogue: Catalogue, versions: Versio
     }
 
 
-def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
-    """Return the versions of what the variant for GPUs has below PyTorch: CUDA, NCCL, EFA, and GDRCopy."""
-    wheel = _released(versions.pytorch, chosen.pytorch)
+def _of_efa(chosen: Combination, versions: Versions) -> dict[str, str]:
+    """Return the versions of EFA, which the variant for GPUs has whether its base keeps its packages or not."""
     installer = _released(versions.efa_installers, chosen.efa_installer)
     assert installer.sha256, "VERSION_RULES let nothing else pass"
-    tests, gdrcopy = _released(versions.nccl_tests, chosen.nccl_tests), _released(versions.gdrcopy, chosen.gdrcopy)
     return {
         "AWS_OFI_NCCL_VERSION": installer.aws_ofi_nccl,
-        "CUDA_TOOLKIT_VERSION": wheel.cuda_toolkit,
-        "CUDA_VERSION": wheel.cuda,
         "EFA_INSTALLER_SHA256": installer.sha256,
         "EFA_INSTALLER_URL": installer.url,
         "EFA_INSTALLER_VERSION": installer.version,
+        "LIBFABRIC_VERSION": installer.libfabric,
+    }
+
+
+def _of_cuda(chosen: Combination, versions: Versions) -> dict[str, str]:
+    """Return the versions of what the variant for GPUs has below PyTorch beside EFA: CUDA, NCCL, and GDRCopy."""
+    wheel = _released(versions.pytorch, chosen.pytorch)
+    tests, gdrcopy = _released(versions.nccl_tests, chosen.nccl_tests), _released(versions.gdrcopy, chosen.gdrcopy)
+    return {
+        "CUDA_TOOLKIT_VERSION": wheel.cuda_toolkit,
+        "CUDA_VERSION": wheel.cuda,
         "GDRCOPY_SHA256": gdrcopy.sha256,
         "GDRCOPY_URL": gdrcopy.url,
         "GDRCOPY_VERSION": gdrcopy.version,
-        "LIBFABRIC_VERSION": installer.libfabric,
         "NCCL_TESTS_SHA256": tests.sha256,
         "NCCL_TESTS_URL": tests.url,
         "NCCL_TESTS_VERSION": tests.version,

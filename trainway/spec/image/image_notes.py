@@ -64,10 +64,12 @@ def _of_the_base(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:
     if base is None or not keeps_base_packages(platform, catalogue):
         return ()
     name = base.partition("@")[0]
-    if variant_of(platform, catalogue) == "neuron":
+    variant = variant_of(platform, catalogue)
+    if variant == "neuron":
         return (f"{key}.base: the versions of the Neuron SDK and PyTorch in {name} are not checked against the nodes.",)
-    what = f"the versions of PyTorch, CUDA, NCCL, aws-ofi-nccl, and libfabric are those of {name}"
+    what = f"the versions of PyTorch, CUDA, and NCCL are those of {name}"
+    checked = "The build verifies that a program loads AWS's EFA beside them. " if variant == "cuda" else ""
     return (
-        f"{key}.base_packages: {what}. Nothing checks that they go together, or that the nodes' driver supports them.",
+        f"{key}.base_packages: {what}. {checked}Nothing checks that the nodes' driver supports them.",
         f"{key}.base_packages: `trainway verify` needs NCCL's tests, and the image has them only if the base does.",
     )

@@ -139,8 +139,9 @@ class Image(Section):
     )
     base_packages: BasePackages = Field(
         "replaced",
-        description="replaced: the combination's PyTorch, EFA, and NCCL go into the image. kept: those of `base` stay "
-        "as they are, and the build adds only what else the job requires. A Neuron image always keeps them.",
+        description="replaced: the combination's PyTorch, EFA, and NCCL go into the image. kept: the Python "
+        "packages and the NCCL of `base` stay as they are, for example those of NVIDIA's NeMo container, and the build "
+        "adds EFA for GPUs and what else the job requires. A Neuron image always keeps its packages, and its EFA.",
     )
     base_login: RegistryLogin | None = Field(
         None,
