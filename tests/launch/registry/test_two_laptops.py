@@ -194,7 +194,7 @@ def test_a_colleague_resumes_the_code_that_ran_or_names_another(at: At, cluster:
     (code / "rate.py").write_text("RATE = 0.5\n")
     job = {"name": "descent", "run": {"command": ["python3", "train.py"], "code": "code", "stop": {"grace": 5}}}
     (tmp_path / "ada" / "descent.yaml").write_text(yaml.safe_dump(job))
-    succeeded(at("ada", "launch", "descent.yaml", *LAUNCH[2:], "--run", "descent"))
+    succeeded(at("ada", "launch", "descent.yaml", *LAUNCH[2:], "--run", "descent", "--allow-tcp"))
 
     def told(key: str) -> Any:
         run = tmp_path / "linus" / "runs" / "descent"
@@ -216,6 +216,7 @@ def test_a_colleague_resumes_the_code_that_ran_or_names_another(at: At, cluster:
     wait_for("it has ended", lambda: "succeeded" in at("linus", "status", "descent").stdout)
     assert steps()[-3:] == descent(0.5, 4)
     assert told("code_digest") == digest and told("code_changes") is None
+    assert told("allow_tcp") is True, "a resumed run has the options of its launch"
 
     other = tmp_path / "linus" / "other"
     other.mkdir()
