@@ -165,7 +165,7 @@ def test_the_tag_is_that_of_the_image() -> None:
 def test_the_imports_are_those_of_every_list_of_the_variant() -> None:
     text = (ROOT / "container/Dockerfile").read_text(encoding="utf-8")
     # The lists of the stages that a CPU image without add-ons has.
-    listed = text.partition("FROM packages-${LAYOUT} AS packages")[0]
+    listed = text.partition("FROM listed AS packages-cpu")[0].partition(" AS network-cpu")[2]
     names = set(re.findall(r"container/requirements/(\S+?)\.txt", listed))
     assert names == {"pytorch-${PYTORCH_VERSION}", "build-tools", "training"}
     pins = cpu_proof.pins_of((ROOT / "container/requirements").glob("training.txt"))

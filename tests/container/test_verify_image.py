@@ -299,15 +299,22 @@ def test_what_an_addition_breaks_is_a_fault(monkeypatch: pytest.MonkeyPatch):
     user = SimpleNamespace(pw_uid=verify_image.USER)
     monkeypatch.setattr(verify_image.pwd, "getpwall", lambda: [user])
     whole = {sys.executable: "No broken requirements found.\n", "torchrun": "usage: torchrun [-h] training_script\n"}
-    assert verify_image.added_faults("cpu", answers(**whole)) == []
+    assert verify_image.added_faults("cpu", "2.31.2", answers(**whole)) == []
     unfit = "torch 2.13.0 has requirement numpy==2.4.6, but you have numpy 1.26.4."
     broken = answers(**{sys.executable: f"{unfit}\n", "torchrun": ""})
-    assert verify_image.added_faults("cpu", broken) == [f"pip check: {unfit}", "torchrun does not start"]
+    assert verify_image.added_faults("cpu", "2.31.2", broken) == [f"pip check: {unfit}", "torchrun does not start"]
+    # A combination can have another NCCL than PyTorch requires. No other one is in its image.
+    nccl = "torch 2.15.0 has requirement nvidia-nccl-cu13==2.30.7; os, but you have nvidia-nccl-cu13"
+    replaced = answers(**whole | {sys.executable: f"{nccl} 2.31.2.\n"})
+    assert verify_image.added_faults("cuda", "2.31.2", replaced) == []
+    assert verify_image.added_faults("cuda", "2.32.3", replaced) == [f"pip check: {nccl} 2.31.2."]
     # Such a base keeps its packages, which need not be consistent.
-    assert verify_image.added_faults("kept", broken) == ["torchrun does not start"]
-    assert verify_image.added_faults("cpu", answers(**whole | {sys.executable: ""})) == ["pip check does not start"]
+    assert verify_image.added_faults("kept", "2.31.2", broken) == ["torchrun does not start"]
+    assert verify_image.added_faults("cpu", "2.31.2", answers(**whole | {sys.executable: ""})) == [
+        "pip check does not start"
+    ]
     user.pw_uid += 1
-    assert verify_image.added_faults("cpu", answers(**whole)) == [
+    assert verify_image.added_faults("cpu", "2.31.2", answers(**whole)) == [
         f"there is no user {verify_image.USER}, as which jobs run"
     ]
 

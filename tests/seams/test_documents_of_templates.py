@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, dict[str, str]] = {
     "AWS::CloudFormation::WaitConditionHandle": {},
     "AWS::CloudWatch::Alarm": {},
     "AWS::CloudWatch::Dashboard": {"DashboardBody": DASHBOARD},
+    "AWS::CloudWatch::LogAlarm": {},
     "AWS::CodeBuild::Project": {
         "Source.BuildSpec": "Buildspecs",
     },

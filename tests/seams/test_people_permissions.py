@@ -40,7 +40,7 @@ NOT_FOR_PERSONAS = {
     "describe_training_plan": "Only --training-plan asks it, and the emulated SageMaker has no plans.",
 }
 # Methods of other things that are called like an operation.
-OTHERS = {"search": "That of a regular expression."}
+OTHERS = {"create_experiment": "That of MLflow's client.", "search": "That of a regular expression."}
 
 
 @cache

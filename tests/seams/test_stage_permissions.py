@@ -22,6 +22,7 @@ from tests.seams.seam import Planted, Seam
 from tests.seams.shapes import platforms
 from tests.seams.stage_calls import Stage, recorded, run_stage, stages_of
 from tests.synthesis import ROOT
+from trainway.monitoring.tell_people import TOLD
 from trainway.spec.handoff_names import DEFAULT_IMAGE
 
 # Between them these have every stage, in and out of a closed network.
@@ -292,6 +293,9 @@ def event_questions(platform: Deployed, stack: str, document: Document) -> Itera
         for prefix in payload["prefixes"]:
             yield question("s3:ListBucket", bucket, **{"s3:prefix": prefix})
             yield question("s3:GetObject", f"{bucket}/{prefix}run.state")
+    # What one of several runbooks tells, the others do not.
+    for action in ("s3:GetObject", "s3:PutObject"):
+        yield question(action, f"{bucket}/{TOLD}0")
     calls = {"instance": "ec2:DescribeInstances", "group": "autoscaling:DescribeAutoScalingGroups"}
     yield from (question(calls[kind], "*") for kind in sorted({each["tagged"][0] for each in kinds if each["tagged"]}))
 

@@ -167,6 +167,7 @@ def genuine(run: str, target: str, *, full: bool = True) -> dict[str, Any]:
             "evaluation_directory": "/home/ada/work",
             "evaluation_team": TEAM,
             "evaluation_code_digest": digest,
+            "allow_tcp": True,
         }
     return {
         "schema_version": SCHEMA_VERSION,
@@ -198,6 +199,24 @@ def genuine_state() -> dict[str, Any]:
         "exit_status": 1,
         "nodes": ["train-1 i-0123456789abcdef0", "train-2"],
         "stragglers": "rank 3 on train-2 (GPU 1) is slower than the others by 15 %",
+        "restarts": 3,
+        "first_step": 6,
+        "stepping": 50.0,
+        "productive": 40.0,
+        "earlier": [
+            {
+                "state": "failed",
+                "attempt": 1,
+                "started": 1.7e9 - 60,
+                "written": 1.7e9 - 1,
+                "step": 5,
+                "first_step": 1,
+                "stepping": 30.0,
+                "productive": 30.0,
+                "reason": "the node was lost",
+                "exit_status": 1,
+            }
+        ],
     }
 
 

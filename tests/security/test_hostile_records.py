@@ -114,11 +114,11 @@ def test_a_text_that_is_no_record_or_no_state_is_a_value_error(text: str) -> Non
 def test_the_words_of_a_run_are_one_line_without_escape_sequences() -> None:
     state = {"schema_version": 1, "state": "failed", "attempt": 1, "started": 1.0, "written": 2.0}
     told = "\x1b]0;told\x07 one\ntwo"
-    words = {"reason": told, "stragglers": told, "nodes": [told]}
+    words = {"reason": told, "stragglers": told}
     checkpoint = {"step": 5, "location": told, "time": 1.0}
     found = parse_state(json.dumps(state | words | {"checkpoint": checkpoint}))
     assert found.checkpoint is not None
-    for each in (found.reason, found.stragglers, *found.nodes, found.checkpoint["location"]):
+    for each in (found.reason, found.stragglers, found.checkpoint["location"]):
         assert each == "\N{REPLACEMENT CHARACTER}]0;told\N{REPLACEMENT CHARACTER} one two"
 
 

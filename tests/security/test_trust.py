@@ -35,7 +35,8 @@ def test_services_assume_roles_for_this_account_only(synthesized: dict[str, dict
         if name not in exempt | {POD_IDENTITY}:
             assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}, name
             asked.add(name)
-    assert asked == {f"{name}.amazonaws.com" for name in ("codebuild", "eks", "events", "ssm", "vpc-flow-logs")}
+    services = ("cloudwatch", "codebuild", "eks", "events", "logs", "ssm", "vpc-flow-logs")
+    assert asked == {f"{name}.amazonaws.com" for name in services}
 
 
 def test_pods_of_one_service_account_of_one_cluster_assume_a_role(synthesized: dict[str, dict[str, Template]]) -> None:

@@ -16,6 +16,7 @@ from tests.lifecycle_scripts.test_exporters import dcgm, exporter, slurm
 from tests.ports import free_port
 from tests.prometheus import program
 from tests.synthesis import EXAMPLES
+from trainway.manifests.chart_values import dcgm_fields
 from trainway.spec.facts.catalogue import load_catalogue
 from trainway.spec.facts.metrics import Emitter, emitters_of_metric, load_emitters
 from trainway.spec.loader import load_platform
@@ -139,22 +140,10 @@ def test_an_efa_counter_that_is_used_is_one_of_the_drivers() -> None:
     assert used <= set(KERNEL.split())
 
 
-# The fields of dcgm-exporter's chart 4.8.2, without those that are comments:
-# https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/deployment/templates/metrics-configmap.yaml (read 2026-12-01)
-FIELDS_OF_CHART = """
-    DEV_SM_CLOCK DEV_MEM_CLOCK DEV_MEMORY_TEMP DEV_GPU_TEMP DEV_POWER_USAGE DEV_TOTAL_ENERGY_CONSUMPTION
-    DEV_PCIE_REPLAY_COUNTER DEV_GPU_UTIL DEV_MEM_COPY_UTIL DEV_ENC_UTIL DEV_DEC_UTIL DEV_XID_ERRORS DEV_FB_FREE
-    DEV_FB_USED DEV_NVLINK_BANDWIDTH_TOTAL DEV_VGPU_LICENSE_STATUS DEV_UNCORRECTABLE_REMAPPED_ROWS
-    DEV_CORRECTABLE_REMAPPED_ROWS DEV_ROW_REMAP_FAILURE PROF_GR_ENGINE_ACTIVE PROF_PIPE_TENSOR_ACTIVE PROF_DRAM_ACTIVE
-    PROF_PCIE_TX_BYTES PROF_PCIE_RX_BYTES
-"""
-
-
-def test_a_field_of_dcgm_on_eks_is_one_of_the_charts_and_the_rest_is_listed_as_unused() -> None:
-    emitter, emitted = load_emitters()["dcgm"], {f"DCGM_FI_{each}" for each in FIELDS_OF_CHART.split()}
-    used = {each for each in emitter.metrics if emitter.has(each, "eks")}
-    assert used <= emitted
-    assert {each for each in emitted - used if not emitter.leaves_unused(each)} == set()
+def test_the_exporter_on_eks_has_the_fields_that_are_used_and_no_others() -> None:
+    emitter = load_emitters()["dcgm"]
+    exported = {line.partition(",")[0] for line in dcgm_fields().splitlines()}
+    assert exported == {each for each in emitter.metrics if emitter.has(each, "eks")}
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda each: each.stem)

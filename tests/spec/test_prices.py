@@ -42,8 +42,8 @@ BY_HAND: dict[str, dict[str, Any]] = {
     },
     "examples/eks-p5.yaml": {
         "hours": f"4 * 55.04 + {OREGON_HOURS} + {OREGON_OUT} + 6 * 2 * 0.01 + 0.04",
-        # 6 * 182 + 4 * 192 + 16 + 4 * 8 * 9 + 4 * 32 * 6 + 80 = 3,012 series, 263.9 million samples
-        "months": "4 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00 + 27 * 0.93",
+        # 6 * 182 + 4 * 192 + 16 + 4 * 8 * 14 + 4 * 32 * 6 + 80 = 3,172 series, 277.9 million samples
+        "months": "4 * 500 * 0.08 + 2 * 100 * 0.08 + 6 * 1.00 + 28 * 0.93",
         "without": {"lustre"},
     },
     # No node of `train` exists while nothing runs.
@@ -76,8 +76,8 @@ BY_HAND: dict[str, dict[str, Any]] = {
     },
     "examples/hyperpod-slurm-p5en.yaml": {
         "hours": "0.005",
-        # 8 * (57 + 192 + 8 * 9 + 16 * 6) + 27 = 3,363 series, 294.6 million samples, and no collector of AWS
-        "months": "4 * 1.00 + 30 * 0.90",
+        # 8 * (58 + 192 + 8 * 14 + 16 * 6) + 27 = 3,691 series, 323.3 million samples, and no collector of AWS
+        "months": "4 * 1.00 + 33 * 0.90",
         "without": {
             *(
                 "train",
@@ -230,12 +230,12 @@ def test_the_plan_ends_with_the_price_and_its_sources() -> None:
         "lustre: no price known for Lustre on SSD with 500 MB/s per TiB in us-west-2; at most about 0.425 a GB-month"
         in price
     )
-    assert "total of the known" in price and "161,738.88" in price
-    assert "with the bounds" in price and "165,818.88" in price
+    assert "total of the known" in price and "161,739.81" in price
+    assert "with the bounds" in price and "165,819.81" in price
     document = json.loads(CliRunner().invoke(app, ["plan", str(ROOT / "examples/eks-p5.yaml"), "--json"]).stdout)[
         "price"
     ]
-    assert document["total"] == {"usd_per_hour": 221.560112, "usd_per_month": 161738.882, "without": ["lustre"]}
+    assert document["total"] == {"usd_per_hour": 221.561386, "usd_per_month": 161739.812, "without": ["lustre"]}
     for source in document["sources"]:
         assert f"{source['as_of']:10}  {source['title']}" in price
     (train,) = (line for line in document["lines"] if line["name"] == "train")

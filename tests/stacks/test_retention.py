@@ -33,6 +33,7 @@ STATELESS = {
     "AWS::CloudFormation::WaitConditionHandle",
     "AWS::CloudWatch::Alarm",
     "AWS::CloudWatch::Dashboard",
+    "AWS::CloudWatch::LogAlarm",
     "AWS::CodeBuild::Project",
     "AWS::CodePipeline::Pipeline",
     "AWS::EC2::EIP",

@@ -146,15 +146,14 @@ def test_a_workspace_that_loses_its_node_has_not_failed() -> None:
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
-@pytest.mark.parametrize(
-    ("life_cycle", "why"), [({"restarts": 4}, "not when the run"), ({"keep_hours": 1}, "life_cycle.keep_hours")]
-)
-def test_slurm_and_sagemaker_refuse_what_they_cannot_do(life_cycle: dict[str, int], why: str) -> None:
-    request = request_for("nobody", life_cycle=life_cycle)
-    with pytest.raises(UsageError, match=why):
-        render_script(request, CATALOGUE)
-    with pytest.raises(UsageError, match=why):
-        check_options(request, SageMakerOptions(), CATALOGUE["p5.48xlarge"])
+def test_slurm_and_sagemaker_refuse_what_they_cannot_do() -> None:
+    kept, again = (request_for("nobody", life_cycle={key: 4}) for key in ("keep_hours", "restarts"))
+    with pytest.raises(UsageError, match=r"life_cycle\.keep_hours"):
+        render_script(kept, CATALOGUE)
+    for request, why in ((kept, "life_cycle.keep_hours"), (again, "not when the run")):
+        with pytest.raises(UsageError, match=why):
+            check_options(request, SageMakerOptions(), CATALOGUE["p5.48xlarge"])
+    assert "export TRAINWAY_RESTARTS=4\n" in render_script(again, CATALOGUE)
 
 
 def test_slurm_takes_the_restarts_of_processes_and_a_job_that_does_not_restart() -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainway.launch.platform.locations import located_at, scheme_of
 from trainway.launch.program.allocation import FIX_ACCELERATOR, Allocation, is_usable, why_unusable
@@ -35,21 +35,50 @@ GIN_TYPE: Final = "NCCL_GIN_TYPE"
 GDA: Final = "5"
 
 
-def check_use(
-    request: Request, platform: Platform, python: Callable[[], TargetPython], *, ask: bool, dry_run: bool
-) -> None:
-    """Raise UsageError for a tracker, a secret, or an input that the job names and cannot use on the platform.
+class Asked(NamedTuple):
+    """What a launch asks. Without `ask`, Secrets Manager is not asked. A `dry_run` can be of inputs still to come."""
 
-    `python` returns the Python of the job's image. Without `ask`, Secrets Manager is not asked. A `dry_run` can be of
-    inputs that are still to come.
+    ask: bool
+    dry_run: bool
+
+
+def check_use(
+    request: Request, platform: Platform, python: Callable[[], TargetPython], asked: Asked, *, kind: str | None
+) -> None:
+    """Raise UsageError for an image, a tracker, a secret, or an input that the job cannot use on the platform.
+
+    `python` returns the Python of the job's image. `kind` is that of its Kubernetes object, and None for others.
     """
+    check_contents(request, platform, kind)
     program = request.program
     check_tracker_network(program, platform)
     check_tracker_rights(program, platform)
     check_tracker_packages(program, python, PIP_IN_IMAGE)
-    check_secrets(program, platform, ask=ask)
-    if not dry_run:
+    check_secrets(program, platform, ask=asked.ask)
+    if not asked.dry_run:
         check_inputs(program, request.hand_off)
+
+
+def with_platform_mlflow(program: Program, platform: Platform | None) -> Program:
+    """Return a program that reports to `observability.mlflow` of its platform, if its job file says so.
+
+    `platform` is None on this machine. Raises UsageError if there is no such MLflow.
+    """
+    if not program.trackers.needs_platform_mlflow or "MLFLOW_TRACKING_URI" in program.environment:
+        return program
+    arn = platform and platform.observability.mlflow
+    if not arn:
+        where = f"{platform.name} has no `observability.mlflow`" if platform else "this machine has no platform"
+        raise usage_error(
+            f"{program.name} cannot report to trackers.mlflow",
+            why=f"the job file has no `tracking_uri`, and {where}",
+            fix="set `trackers.mlflow.tracking_uri` in the job file, or use a platform with `observability.mlflow`",
+        )
+    return replace(
+        program,
+        environment={**program.environment, "MLFLOW_TRACKING_URI": arn},
+        trackers=replace(program.trackers, of_aws={"mlflow": arn}),
+    )
 
 
 def check_contents(request: Request, platform: Platform, kind: str | None) -> None:
@@ -64,7 +93,7 @@ def check_contents(request: Request, platform: Platform, kind: str | None) -> No
         return
     chosen = combination_of(view, versions_facts())
     what = f"{request.program.name} cannot run in the image {request.image_name}, of {chosen.name}"
-    if kind == "HyperPodPyTorchJob" and not chosen.hyperpod_elastic_agent:
+    if kind == "HyperPodPyTorchJob" and platform.orchestrator.is_hyperpod and not chosen.hyperpod_elastic_agent:
         fitting = " or ".join(combinations_with_the_agent())
         raise usage_error(
             what,
@@ -165,28 +194,6 @@ def _missing_packages(program: Program, python: TargetPython) -> Iterator[tuple[
             choices = wanted.split("|")
             if not any(each in python.packages for each in choices):
                 yield tracker, choices[0]
-
-
-def with_platform_mlflow(program: Program, platform: Platform | None) -> Program:
-    """Return a program that reports to `observability.mlflow` of its platform, if its job file says so.
-
-    `platform` is None on this machine. Raises UsageError if there is no such MLflow.
-    """
-    if not program.trackers.needs_platform_mlflow or "MLFLOW_TRACKING_URI" in program.environment:
-        return program
-    arn = platform and platform.observability.mlflow
-    if not arn:
-        where = f"{platform.name} has no `observability.mlflow`" if platform else "this machine has no platform"
-        raise usage_error(
-            f"{program.name} cannot report to trackers.mlflow",
-            why=f"the job file has no `tracking_uri`, and {where}",
-            fix="set `trackers.mlflow.tracking_uri` in the job file, or use a platform with `observability.mlflow`",
-        )
-    return replace(
-        program,
-        environment={**program.environment, "MLFLOW_TRACKING_URI": arn},
-        trackers=replace(program.trackers, of_aws={"mlflow": arn}),
-    )
 
 
 def check_tracker_rights(program: Program, platform: Platform) -> None:

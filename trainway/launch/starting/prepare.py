@@ -32,7 +32,7 @@ from trainway.launch.runs.run_directory import default_run_directory
 from trainway.launch.starting.code import sync
 from trainway.launch.starting.job_checks import (
     PIP_HERE,
-    check_contents,
+    Asked,
     check_memory,
     check_node_groups,
     check_tracker_packages,
@@ -244,12 +244,11 @@ def _complete_requests(launch: Launch, *, on_platform: bool) -> list[Request]:
         print(f"note: {line}", file=sys.stderr)
     if not launch.resumed:
         _check_conflicts(requests, launch.code_directory)
-    for request, chosen in zip_longest(requests, launch.options):
-        check_contents(request, launch.platform, getattr(chosen, "kind", None))
     python = cache(lambda name: python_of_named_image(name, launch.platform, launch.platform_file))
-    for request in requests:
+    is_asked = Asked(ask=launch.known.deployed, dry_run=launch.dry_run)
+    for request, chosen in zip_longest(requests, launch.options):
         python_of_image = partial(python, request.image_name)
-        check_use(request, launch.platform, python_of_image, ask=launch.known.deployed, dry_run=launch.dry_run)
+        check_use(request, launch.platform, python_of_image, is_asked, kind=getattr(chosen, "kind", None))
     requests = [
         replace(
             request,
