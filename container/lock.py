@@ -10,8 +10,9 @@ build-tools.txt what builds a package that is published as sources, training.txt
 add-on of versions.yaml. All are resolved together, so that any of them can be in one image. cuda-toolkit-<version>.txt
 is whole, because nccl-tests are compiled without the others.
 
-A list that is there keeps its versions where they still fit, so that a new release changes no image without it. `--new`
-resolves everything again.
+A list that is there keeps its versions where they still fit, so that a new release changes no image without it. With
+`--missing`, lists that are there stay as they are, and only combinations that lack one are resolved. With `--new`,
+everything is resolved anew.
 """
 
 import hashlib
@@ -101,8 +102,8 @@ def job() -> tuple[list[str], dict[str, str]]:
     return project["project"]["optional-dependencies"]["training"], pins
 
 
-def listed(combination: Mapping[str, str], toolkit: str) -> dict[str, str]:
-    """The versions by name in those lists of a combination that are there."""
+def files_of(combination: Mapping[str, str], toolkit: str) -> list[Path]:
+    """The files of a combination's lists, in the order in which the image is built from them."""
     of_versions = {
         "pytorch": combination["pytorch"],
         "cuda-toolkit": toolkit,
@@ -111,10 +112,15 @@ def listed(combination: Mapping[str, str], toolkit: str) -> dict[str, str]:
         "flash-attention": combination["flash_attention"],
         "hyperpod-elastic-agent": combination.get("hyperpod_elastic_agent"),
     }
+    names = ["build-tools", "training", *(f"{name}-{version}" for name, version in of_versions.items() if version)]
+    return [HERE / "requirements" / f"{name}.txt" for name in names]
+
+
+def listed(combination: Mapping[str, str], toolkit: str) -> dict[str, str]:
+    """The versions by name in those lists of a combination that are there."""
     # An add-on can have a package in another version than the job has: the first list counts.
-    names = ["build-tools", "training", *(f"{name}-{version}" for name, version in of_versions.items())]
     found: dict[str, str] = {}
-    for file in (HERE / "requirements" / f"{name}.txt" for name in names):
+    for file in files_of(combination, toolkit):
         if file.exists():
             found = dict(re.findall(r"^(\S+)==(\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)) | found
     return found
@@ -172,11 +178,21 @@ def toolkit_of(versions: Mapping[str, Any], combination: Mapping[str, str]) -> s
     return str(next(each for each in versions["pytorch"] if each["version"] == combination["pytorch"])["cuda_toolkit"])
 
 
-def lists(uv: Path, versions: Mapping[str, Any], *, keep: bool) -> dict[str, str]:
-    """The lists by their files' names. With `keep`, those that are there keep their versions where they still fit."""
+def lists(uv: Path, versions: Mapping[str, Any], *, keep: bool, only_missing: bool = False) -> dict[str, str]:
+    """The lists by their files' names. With `keep`, those that are there keep their versions where they still fit.
+
+    With `only_missing`, those that are there are as they were.
+    """
     found: dict[str, list[Resolution]] = {}
+    unchanged: dict[str, str] = {}
     for combination in versions["combinations"]:
-        kept = listed(combination, toolkit_of(versions, combination)) if keep else {}
+        toolkit = toolkit_of(versions, combination)
+        if only_missing:
+            there = [file for file in files_of(combination, toolkit) if file.exists()]
+            unchanged |= {file.name: file.read_text(encoding="utf-8") for file in there}
+            if len(there) == len(files_of(combination, toolkit)):
+                continue
+        kept = listed(combination, toolkit) if keep else {}
         try:
             resolutions = of_combination(uv, versions, combination, kept)
         except UnresolvedError:
@@ -185,14 +201,15 @@ def lists(uv: Path, versions: Mapping[str, Any], *, keep: bool) -> dict[str, str
             resolutions = of_combination(uv, versions, combination, {})
         for name, resolution in resolutions.items():
             found.setdefault(f"{name}.txt", []).append(resolution)
-    return {file: text(common(resolutions)) for file, resolutions in found.items()}
+    return {file: text(common(resolutions)) for file, resolutions in found.items()} | unchanged
 
 
 def main() -> int:
     """Writes the lists of the matrix, and takes away those of versions that it does not have any more."""
     versions = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
     with installed_uv() as uv:
-        written = lists(uv, versions, keep="--new" not in sys.argv[1:])
+        options = sys.argv[1:]
+        written = lists(uv, versions, keep="--new" not in options, only_missing="--missing" in options)
     target = HERE / "requirements"
     target.mkdir(exist_ok=True)
     for old in target.iterdir():

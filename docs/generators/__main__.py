@@ -22,6 +22,7 @@ WRITERS = {
     "seams": "tests.seams.page",
     "folders": "docs.generators.rooms",
     "notices": "docs.generators.notices",
+    "versions": "docs.generators.versions_page",
     "templates": "tests.golden",
     "picture": "tests.picture",
 }

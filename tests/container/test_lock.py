@@ -11,11 +11,12 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from trainway.delivery.resolution import parsed
-from trainway.spec.facts.versions import PyTorch, requirements_of
+from trainway.spec.facts.versions import VERSIONS_FILE, PyTorch, requirements_of
 from trainway.spec.loader import load_versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,3 +234,16 @@ def test_the_job_is_resolved_in_the_versions_that_it_is_pinned_to():
     assert "tensorboard" in REQUIRED
     assert CONSTRAINTS.keys() >= {"numpy", *lock.RELEASED}
     assert "torch" not in CONSTRAINTS
+
+
+def test_lists_that_are_there_stay_with_missing_and_are_asked_for_nothing():
+    matrix = yaml.safe_load(VERSIONS_FILE.read_text(encoding="utf-8"))
+    found = lock.lists(Path("no-such-uv"), matrix, keep=True, only_missing=True)
+    assert found == {file.name: file.read_text(encoding="utf-8") for file in LISTS}
+
+
+def test_a_combination_keeps_the_versions_of_its_lists():
+    [stable] = [each for each in VERSIONS.combinations if each.name == VERSIONS.channels["stable"]]
+    kept = lock.listed(stable.model_dump(), "13.0.3")
+    assert kept.items() >= (pins(PYTORCH[stable.pytorch]) | pins(TRAINING)).items()
+    assert lock.files_of(stable.model_dump(), "13.0.3")[0] == BUILD_TOOLS

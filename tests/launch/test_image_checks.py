@@ -37,7 +37,7 @@ def program(environment: dict[str, str]) -> dict[str, Any]:
     ("image", "gin_type", "lacks"),
     [
         ({}, "3", "aws-ofi-nccl 1.20.0 is not documented for GIN"),
-        ({"versions": "current"}, "3", "NCCL 2.31.2 or newer, and the image has 2.30.7"),
+        ({"versions": "pytorch-2.15"}, "3", "NCCL 2.31.2 or newer, and the image has 2.30.7"),
         ({"versions": "edge"}, "3", None),
         ({"versions": "edge"}, "5", None),
         ({"versions": "current"}, "0", None),
@@ -63,7 +63,7 @@ def test_a_job_of_hyperpods_operator_needs_an_image_with_its_agent(
         job,
         orchestrator="hyperpod-eks",
         hyperpod={"training_operator": True},
-        image={"versions": "current"},
+        image={"versions": "pytorch-2.15"},
         images={"operator": {"versions": "pytorch-2.11"}},
     )
     assert (status != 0) == is_refused, output
