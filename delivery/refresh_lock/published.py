@@ -71,7 +71,7 @@ def _chart_sum(chart: dict[str, Any]) -> str:
         # Neither the repositories nor the caches of whoever runs the command.
         homes = {f"HELM_{each}_HOME": f"{folder}/{each}" for each in ("CONFIG", "CACHE", "DATA")}
         words = ["--repo", chart["repository"], "--version", chart["version"], "--destination", folder]
-        _output(["helm", "pull", chart["chart"], *words], homes)
+        output(["helm", "pull", chart["chart"], *words], homes)
         archives = list(Path(folder).glob("*.tgz"))
         if len(archives) != 1:
             raise Unread(f"`helm pull` left {len(archives)} archives, not 1")
@@ -95,7 +95,7 @@ def _manifest(reference: str) -> tuple[bytes, dict[str, Any]]:
     https://github.com/containers/skopeo/blob/main/docs/skopeo-inspect.1.md (read 2026-11-29)
     """
     try:
-        manifest = _output(["skopeo", "inspect", "--raw", "--retry-times", "2", f"docker://{reference}"])
+        manifest = output(["skopeo", "inspect", "--raw", "--retry-times", "2", f"docker://{reference}"])
     except Unread as why:
         if login := _login_of(reference):
             raise Unread(f"{why}. {login}", needs_login=True) from None
@@ -123,7 +123,7 @@ def _login_of(reference: str) -> str | None:
     )
 
 
-def _output(command: list[str], variables: dict[str, str] | None = None) -> bytes:
+def output(command: list[str], variables: dict[str, str] | None = None) -> bytes:
     """Return what a program prints; raise Unread with the last line of its errors."""
     try:
         done = subprocess.run(

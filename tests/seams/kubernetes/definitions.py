@@ -150,11 +150,11 @@ def _find(definition: Definition) -> Path:
     there = next((each / file for each in _directories() if each != FETCHED and (each / file).is_file()), None)
     # The name has the checksum, so that a file of an earlier revision is not taken for the one that is wanted.
     fetched = FETCHED / f"{definition.name}-{definition.sha256[:16]}.yaml"
-    return there or (fetched if fetched.is_file() else _fetch(definition.source, fetched))
+    return there or (fetched if fetched.is_file() else fetch(definition.source, fetched))
 
 
 @cache
-def _fetch(source: str, file: Path) -> Path:
+def fetch(source: str, file: Path) -> Path:
     try:
         with urllib.request.urlopen(source, timeout=FETCH_SECONDS) as answer:
             content = answer.read()

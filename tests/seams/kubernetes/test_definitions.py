@@ -47,7 +47,7 @@ def test_without_the_definitions_a_test_fails_in_continuous_integration_and_is_s
     def nowhere(source: str, _: Path) -> Path:
         raise definitions.Missing(f"{source} cannot be read")
 
-    monkeypatch.setattr(definitions, "_fetch", nowhere)
+    monkeypatch.setattr(definitions, "fetch", nowhere)
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=VARIABLE):
         need_definitions()
