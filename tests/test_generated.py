@@ -16,7 +16,13 @@ from tests.fresh_checkout import fresh_checkout
 from tests.synthesis import ROOT
 
 # These need the internet, or keep a released version.
-ELSEWHERE = {"delivery.refresh_lock", "tests.release", "tests.seams.charts"}
+ELSEWHERE = {
+    "delivery.refresh_lock",
+    "tests.release",
+    "tests.seams.charts",
+    "tests.seams.kubernetes.refresh_definitions",
+    "trainway.spec.refresh_versions",
+}
 
 
 def test_contributing_names_every_writer() -> None:

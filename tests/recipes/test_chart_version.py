@@ -23,7 +23,7 @@ CHART, VERSION = "aws-dranet", "9.9.9"
 FILES = {
     "Chart.yaml": f"apiVersion: v2\nname: {CHART}\nversion: {VERSION}\n",
     "values.yaml": """\
-image: {repository: a, tag: b}
+image: {repository: a, tag: TAG}
 supportedInstanceLabels: {keys: [], values: []}
 tolerations: []
 """,
@@ -56,7 +56,7 @@ def repository(tmp_path: Path) -> Iterator[str]:
     chart, served = tmp_path / CHART, tmp_path / "repository"
     for name, content in FILES.items():
         (chart / name).parent.mkdir(parents=True, exist_ok=True)
-        (chart / name).write_text(content)
+        (chart / name).write_text(content.replace("TAG", listed("images", "dranet")["tag"]))
     for words in (["package", str(chart), "--destination", str(served)], ["repo", "index", str(served)]):
         subprocess.run([tool("helm"), *words], check=True, capture_output=True)
     handler = functools.partial(QuietHandler, directory=str(served))
@@ -78,4 +78,4 @@ def test_the_recipe_gives_what_it_promises(repository: str, tmp_path: Path) -> N
 
 def test_the_chart_is_the_one_of_the_recipe() -> None:
     recipe = (RECIPES / "chart-version.md").read_text(encoding="utf-8")
-    assert f"- chart: {CHART}\n" in recipe and f"version: {VERSION}\n" in recipe
+    assert f"--chart {CHART} " in recipe and f"-> {VERSION}\n" in recipe

@@ -30,7 +30,6 @@ TYPICAL = {
     "page": 6,
     "flag": 6,
     "key": 10,
-    "chart-version": 6,
 }
 
 
