@@ -69,10 +69,10 @@ def test_workflows_may_only_read_and_pin_their_actions_by_commit(file: Path) -> 
             # Another workflow of this repository, whose jobs this test reads too.
             assert ROOT / called in WORKFLOWS and not job.get("permissions")
             continue
-        # Only the job that publishes may write. It checks out nothing.
+        # Only the jobs that publish and that open a change may write. They run nothing of the repository.
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         may_write = "write" in job.get("permissions", {}).values()
-        assert may_write == ((file.stem, name) == ("release", "publish"))
+        assert may_write == ((file.stem, name) in (("release", "publish"), ("versions", "propose")))
         assert not may_write or not any("checkout" in each for each in uses)
         assert all(re.fullmatch(r"actions/[\w/-]+@[0-9a-f]{40}", each) for each in uses), uses
         assert job["timeout-minutes"] <= 90
