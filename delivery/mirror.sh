@@ -8,6 +8,7 @@
 #                       first copies
 #   CHARTS              the names of the charts, with spaces between; empty for none
 #   AWS_REGION          region of the registry
+#   DOCKER_HUB_SECRET   ARN of the secret of kubernetes.docker_hub_login; unset or empty without that key
 #   RUN_AI_SECRET       as for run_ai.sh
 #   NETWORK_ACCESS      private (default) | closed: nothing is copied; everything must be there already (see supply.sh)
 set -euo pipefail
@@ -66,6 +67,11 @@ while IFS=$'\t' read -r -u 3 name source tag && [[ -n "$name" ]]; do
   fi
   say "image $source"
   log_in_to_source "$source"
+  if [[ -n "${DOCKER_HUB_SECRET:-}" && "$(registry_of "$source")" == docker.io ]]; then
+    # Docker writes a login into a file. A person's machine does not keep it.
+    trap 'rm -rf "$work"; docker logout docker.io >/dev/null' EXIT
+    log_in_with_secret docker.io "$DOCKER_HUB_SECRET" kubernetes.docker_hub_login
+  fi
   if [[ "$source" != *@* ]]; then
     # https://docs.docker.com/reference/cli/docker/buildx/imagetools/inspect/ (read 2026-11-24)
     digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$source")

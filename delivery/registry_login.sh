@@ -42,14 +42,14 @@ sys.exit(not (value["username"] and value["password"]))' "$value" 2>/dev/null; t
   rm -f "$value"
 }
 
-# log_in_with_secret REGISTRY SECRET_ARN: logs in with the user name and the password of a secret. The password is in no
-# argument and no log.
+# log_in_with_secret REGISTRY SECRET_ARN [KEY]: logs in with the user name and the password of a secret, which the KEY of the
+# platform file names, by default image.base_login. The password is in no argument and no log.
 log_in_with_secret() {
-  local login username
-  login=$(read_secret "$2" image.base_login) || exit
+  local login username key=${3:-image.base_login}
+  login=$(read_secret "$2" "$key") || exit
   username=$(python3 -c 'import json, sys
 print(json.load(sys.stdin)["username"])' <<<"$login")
   python3 -c 'import json, sys
 sys.stdout.write(json.load(sys.stdin)["password"])' <<<"$login" |
-    docker login --username "$username" --password-stdin "$1" || fail "$1 refuses the login of $2, which image.base_login names"
+    docker login --username "$username" --password-stdin "$1" || fail "$1 refuses the login of $2, which $key names"
 }

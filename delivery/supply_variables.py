@@ -36,6 +36,7 @@ PATTERNS = {
     "BASE_LOGIN_SECRET": _SECRET,
     "PIP_INDEX": r"https?://[A-Za-z0-9][!-~]*",
     "PIP_INDEX_SECRET": _SECRET,
+    "DOCKER_HUB_SECRET": _SECRET,
     "RUN_AI_SECRET": rf"{_SECRET}|[A-Za-z0-9/_+=.@][A-Za-z0-9/_+=.@-]*",
     # JSON, which words() reads below.
     "IMAGE_ARGUMENTS": r"(?s).*",

@@ -7,13 +7,19 @@ from constructs import Construct
 
 from stacks.constructs.delivery.build_stage import BuildMachine, BuildStage, StageInputs
 from stacks.constructs.delivery.pipeline import Delivery
-from stacks.constructs.delivery.registry import list_permissions, registry_permissions, source_permissions
+from stacks.constructs.delivery.registry import (
+    list_permissions,
+    login_permissions,
+    registry_permissions,
+    source_permissions,
+)
 from stacks.constructs.delivery.run_ai_secret import run_ai_permissions
 from stacks.constructs.iam.permissions import Permission
 from stacks.foundation import Foundation
 from stacks.foundation.registry import RegistryStack
 from trainway.spec.deployment.creation import MIRROR
 from trainway.spec.deployment.stage_times import stage_times
+from trainway.spec.kubernetes.charts import docker_hub_login
 
 
 class MirrorStack(cdk.Stack):
@@ -31,10 +37,11 @@ class MirrorStack(cdk.Stack):
             "Mirror",
             platform=platform.name,
             name="mirror",
-            inputs=StageInputs(registry.mirror_environment),
+            inputs=StageInputs(registry.copy_environment(platform)),
             permissions=[
                 *_permissions(registry, closed=closed),
                 *([] if closed else run_ai_permissions(platform)),
+                *([] if closed else login_permissions([docker_hub_login(platform, registry.charts)])),
                 registry.keep_tools,
             ],
             times=stage_times(MIRROR),

@@ -22,7 +22,7 @@ from stacks.foundation.storage import StorageStack
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.handoff_names import DEFAULT_IMAGE, image_repository
 from trainway.spec.image.image_build import has_additions
-from trainway.spec.kubernetes.charts import chart_names
+from trainway.spec.kubernetes.charts import chart_names, docker_hub_login
 from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
 from trainway.spec.sections.orchestrator import Orchestrator
@@ -94,6 +94,11 @@ class RegistryStack(cdk.Stack):
                 if name == DEFAULT_IMAGE or view.image.uri is None:
                     self._say_how_to_supply(view, bundles.images[name])
 
+    def copy_environment(self, platform: Platform) -> dict[str, str]:
+        """Return the environment of what copies: the mirror stage, or in a closed network delivery/supply.sh."""
+        login = docker_hub_login(platform, self.charts)
+        return {**self.mirror_environment, **({"DOCKER_HUB_SECRET": login.secret} if login else {})}
+
     def _say_how_to_supply(self, platform: Platform, bundle: ImageBundle) -> None:
         """Write what delivery/supply.sh brings in for an image; with the default one, everything else as well."""
         image, settings = platform.image_name, self.images[platform.image_name]
@@ -115,7 +120,7 @@ class RegistryStack(cdk.Stack):
             tier="Intelligent-Tiering",
             value=self.to_json_string(
                 {
-                    **self.mirror_environment,
+                    **self.copy_environment(platform),
                     **charts,
                     **(settings.additions or settings.base),
                     **settings.base_source,

@@ -104,6 +104,19 @@ def test_the_login_is_of_the_registrys_region_and_not_of_the_platforms(aws):
     assert regions == ["eu-west-1", "us-west-2"]
 
 
+@pytest.mark.parametrize(("charts", "is_asked"), [("mpi-operator", True), ("kueue", False)])
+@pytest.mark.usefixtures("helm_archive")
+def test_docker_hub_is_logged_in_to_with_the_secret_where_an_image_is_there(aws, charts: str, is_asked: bool):
+    secret = "arn:aws:secretsmanager:us-east-1:111122223333:secret:hub-AbCdEf"
+    login = 'if [[ "$1" == secretsmanager ]]; then echo \'{"username": "me", "password": "a password"}\'; exit; fi\n'
+    aws.stand_in("aws", login + (aws.root / "bin/aws").read_text().split("RECORD\n")[-1])
+    done = aws.run("mirror.sh", CHARTS=charts, DOCKER_HUB_SECRET=secret)
+    assert done.returncode == 0, done.stderr
+    hub = [call for call in aws.called("docker", "login") if call[-1] == "docker.io"]
+    assert bool(hub) == is_asked and bool(aws.called("docker", "logout", "docker.io")) == is_asked
+    assert "a password" not in done.stdout + done.stderr + str(aws.calls)
+
+
 @pytest.mark.usefixtures("helm_archive")
 def test_a_chart_that_does_not_exist_stops_before_anything_is_copied(aws):
     done = aws.run("mirror.sh", CHARTS="kubeflow-trainer kuueue")

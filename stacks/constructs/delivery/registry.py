@@ -98,15 +98,16 @@ def base_permissions(image: Image) -> list[Permission]:
     https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html (read 2026-11-23)
     """
     copied = _copy_permissions([image.base] if image.base else [])
-    return [*copied, *_login_permissions([image.base_login, image.build.pip_login])]
+    return [*copied, *login_permissions([image.base_login, image.build.pip_login])]
 
 
 def additions_permissions(image: Image) -> list[Permission]:
     """Return the permissions to fetch the packages that the platform file adds."""
-    return _login_permissions([image.build.pip_login])
+    return login_permissions([image.build.pip_login])
 
 
-def _login_permissions(some: Sequence[RegistryLogin | None]) -> list[Permission]:
+def login_permissions(some: Sequence[RegistryLogin | None]) -> list[Permission]:
+    """Return the permissions to read the logins that are not None."""
     found = []
     logins = [login for login in some if login]
     for secret in dict.fromkeys(login.secret for login in logins):

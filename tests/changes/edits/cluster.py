@@ -41,6 +41,15 @@ OF_CLUSTER: dict[str, Edit] = {
     "KubeRay": _operator(ray_operator=True),
     "the MPI operator": _operator(mpi_operator=True),
     "the training operator": _operator(pytorch_operator=True),
+    "a login to Docker Hub": Edit(
+        (
+            with_keys("kubernetes", mpi_operator=True, docker_hub_login={"secret": SECRET}),
+            with_keys("kubernetes", mpi_operator=True, docker_hub_login={"secret": SECRET, "key": KEY}),
+            with_keys("kubernetes", mpi_operator=True),
+        ),
+        REPOSITORIES,
+        on=KUBERNETES,
+    ),
     "no chart of the trainer": Edit(
         (with_keys("kubernetes", trainer=False),),
         REPOSITORIES,

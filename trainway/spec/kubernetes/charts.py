@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainway.spec.capacity.autoscaling import scaled_groups
 from trainway.spec.capacity.group_types import all_types
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.observability.collection import Collector, collector_of
 from trainway.spec.platform import Platform
+from trainway.spec.sections.image import RegistryLogin
 from trainway.spec.sections.orchestrator import Orchestrator
 
 HYPERPOD = "hyperpod-helm-chart"
@@ -26,6 +29,14 @@ TRAINER = "kubeflow-trainer"
 MPI_OPERATOR = "mpi-operator"
 RAY_OPERATOR = "kuberay-operator"
 PYTORCH_OPERATOR = "training-operators"
+
+# Their publishers have them in Docker Hub alone. No copy of theirs was found in another registry (read 2026-12-01).
+IN_DOCKER_HUB = (MPI_OPERATOR, PYTORCH_OPERATOR)
+
+
+def docker_hub_login(platform: Platform, charts: Sequence[str]) -> RegistryLogin | None:
+    """Return the login to Docker Hub if one of the charts has its image there, or None."""
+    return platform.kubernetes_or_default.docker_hub_login if {*IN_DOCKER_HUB} & {*charts} else None
 
 
 def chart_names(platform: Platform, catalogue: Catalogue) -> tuple[str, ...]:

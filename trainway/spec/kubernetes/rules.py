@@ -7,11 +7,24 @@ from collections.abc import Iterator
 from trainway.spec.facts.catalogue import Catalogue
 from trainway.spec.facts.kubernetes_versions import kubernetes_versions, numbers
 from trainway.spec.kubernetes.ami_releases import OLDEST_KUBELET, minor_of, minors_behind, next_minor
+from trainway.spec.kubernetes.charts import chart_names, docker_hub_login
 from trainway.spec.kubernetes.system_pods import misfit
 from trainway.spec.platform import Platform
 from trainway.spec.problems import KeyPath
 from trainway.spec.rule import Breach, instance_types, published_rule, rule
 from trainway.spec.sections.orchestrator import Orchestrator
+
+
+@rule
+def a_docker_hub_login_is_for_images_there(platform: Platform, catalogue: Catalogue) -> Iterator[Breach]:
+    """`kubernetes.docker_hub_login` is for the images of an operator that only Docker Hub has."""
+    login = platform.kubernetes.docker_hub_login if platform.kubernetes else None
+    if login is None or any(name not in catalogue for _, name in instance_types(platform)):
+        return  # a type has a rule of its own
+    if docker_hub_login(platform, chart_names(platform, catalogue)) is None:
+        reason = "the platform copies no image from Docker Hub"
+        remedy = "remove it, or install kubernetes.mpi_operator or kubernetes.pytorch_operator"
+        yield ("kubernetes", "docker_hub_login"), reason, remedy
 
 
 @rule

@@ -10,6 +10,7 @@ from trainway.spec.facts.kubernetes_versions import kubernetes_versions
 from trainway.spec.sections.endpoint import EndpointOrPrivate
 from trainway.spec.sections.existing import ExistingCluster
 from trainway.spec.sections.fields import Principal
+from trainway.spec.sections.image import RegistryLogin
 from trainway.spec.sections.node_repair import NodeRepair
 from trainway.spec.sections.run_ai import RunAi
 from trainway.spec.values import Matches, Section
@@ -101,6 +102,11 @@ class Kubernetes(Section):
         description="Install Kubeflow's training operator v1, which runs PyTorchJobs. HyperPod documents auto-resume "
         "and task governance for PyTorchJobs. Default: true with hyperpod-eks, false with eks. "
         "`hyperpod.training_operator` is HyperPod's own operator.",
+    )
+    docker_hub_login: RegistryLogin | None = Field(
+        None,
+        description="Login to Docker Hub, which alone has the images of `mpi_operator` and `pytorch_operator`. Without "
+        "it, the limit of Docker Hub for the address of your builds can refuse their first copy. Default: none.",
     )
     observability: bool | None = Field(
         None,
