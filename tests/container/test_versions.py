@@ -253,13 +253,15 @@ def test_each_variant_begins_with_its_base():
     assert arguments("neuron", base=PINNED)["BASE_IMAGE"] == PINNED
 
 
-def test_an_image_that_keeps_the_packages_of_its_base_has_no_version_of_the_combination():
+def test_an_image_that_keeps_the_packages_of_its_base_has_efa_of_the_combination_and_nothing_else():
     kept = arguments("cuda", base=PINNED, base_packages="kept")
     assert (kept["VARIANT"], kept["LAYOUT"]) == ("cuda", "kept")
-    assert {kept[f"{each}_VERSION"] for each in ("PYTORCH", "CUDA", "NCCL", "LIBFABRIC", "EFA_INSTALLER")} == {""}
+    assert {kept[f"{each}_VERSION"] for each in ("PYTORCH", "CUDA", "NCCL", "GDRCOPY")} == {""}
+    assert kept["EFA_INSTALLER_VERSION"] == arguments("cuda")["EFA_INSTALLER_VERSION"] != ""
     made_of = made(DOCKERFILE, "libraries", kept)
     assert "container/beside_base.sh" in made_of.files
-    assert not [each for each in made_of.instructions if "efa_installer" in each or "install_part" in each]
+    assert [each for each in made_of.instructions if "efa_installer" in each]
+    assert not [each for each in made_of.instructions if "install_part" in each]
     # Without the key, such a base gets the combination's own.
     assert arguments("cuda", base=PINNED)["LAYOUT"] == "cuda"
 

@@ -17,6 +17,8 @@ from trainway.spec.sections.orchestrator import Orchestrator
 
 # The delivery pipelines of a platform, besides those of images.
 DELIVERIES = ("cluster", "mirror", "autoscaling")
+# The prefix below which the runbook keeps what it has told. tell_people.py, which is sent as a whole, has it, too.
+TOLD_PREFIX = "events/"
 RESUMES = (
     "A run whose job restarts continues from its newest checkpoint when it has its nodes again. "
     "Otherwise resume it with `trainway resume`."

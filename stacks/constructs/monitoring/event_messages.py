@@ -19,8 +19,7 @@ from stacks.constructs.iam.acknowledge import acknowledge
 from stacks.constructs.iam.permissions import Permission, grant, needs_policies, regional_arn, runbook_permissions
 from stacks.constructs.iam.trust import service
 from stacks.constructs.monitoring.alerts import Alerts
-from trainway.monitoring.events import EventKind, events_queue
-from trainway.monitoring.tell_people import TOLD
+from trainway.monitoring.events import TOLD_PREFIX, EventKind, events_queue
 from trainway.spec.platform import Platform
 from trainway.spec.teams.team_data import RECORDS
 
@@ -163,7 +162,7 @@ def _permissions(
         Permission(("kms:Decrypt", "kms:GenerateDataKey"), (alerts.key.key_arn,)),
         Permission(
             ("s3:GetObject", "s3:PutObject"),
-            (f"{bucket.bucket_arn}/{TOLD}*",),
+            (f"{bucket.bucket_arn}/{TOLD_PREFIX}*",),
             because="Each event that was told has an object of its own below this prefix.",
         ),
     ]

@@ -45,7 +45,7 @@ SETS = "    NCCL_NET_PLUGIN=ofi \\\n"
 FIRST = (
     "ENV LD_LIBRARY_PATH=/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib64:/opt/amazon/efa/lib:/opt/amazon/efa/lib64"
 )
-# What is taken out of the stage of the Dockerfile, or out of a script, and what the build says then.
+# What is removed from the stage of the Dockerfile, or from a script, and what the build says then.
 MENDS = {
     "the path": (
         "container/Dockerfile",
