@@ -173,8 +173,10 @@ def test_credentials_of_whoever_submits_do_not_come_along(cluster: Machines, han
     directory = Path(asked.directory)
     (directory / "logs").mkdir(parents=True)
     cluster.ask("env", "AWS_SESSION_TOKEN=ends-soon", "AWS_REGION=elsewhere", "sbatch", str(script))
-    wait_for("it trains", (directory / "said").exists)
-    assert (directory / "said").read_text() == f"{TRAINING}\n"
+    said = directory / "said"
+    # The file is there before its line.
+    wait_for("it trains", lambda: said.exists() and said.read_text().endswith("\n"))
+    assert said.read_text() == f"{TRAINING}\n"
 
 
 def test_synced_code_comes_before_the_environment_s(cluster: Machines, launch: Launch, tmp_path: Path) -> None:
