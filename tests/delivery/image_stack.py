@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -10,10 +9,12 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from emulator import Emulator
+from emulator import Emulator, running
 from tests.delivery.test_failed_pipelines import ACTION, deployable
 from tests.emulator.conftest import Stack
+from tests.launch.conftest import make_hand_off
 from tests.synthesis import ROOT, Template, templates_of
+from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import image_parameter_name
 
 PLATFORM = ROOT / "examples/eks-p5.yaml"
@@ -40,9 +41,22 @@ MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 BUILT = {"command": [sys.executable, "-c", PUSH], "environment": {"MEDIA_TYPE": MEDIA_TYPE}}
 
 
-@contextlib.contextmanager
-def deployed_image(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    """Deploy an image stack whose repository has the image, and delete it at the end."""
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    """An emulator whose stacks the tests of a file share."""
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def hand_off() -> HandOff:
+    """The hand-off of the platform."""
+    return make_hand_off()
+
+
+@pytest.fixture
+def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """A deployed image stack whose repository has the image."""
     for name, value in emulator.environment().items():
         monkeypatch.setenv(name, value)
     ecr = boto3.client("ecr")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ import pytest
 import yaml
 
 from delivery.provenance import PREDICATE, statement
-from emulator import Emulator, running
 from tests.delivery.faults import PROVISIONING
-from tests.delivery.image_stack import BUILT, PLATFORM, REGISTRY, REPOSITORY, deployed_image, lose, parameter
+from tests.delivery.image_stack import BUILT, PLATFORM, REGISTRY, REPOSITORY, emulator, hand_off, lose, parameter, stack
 from tests.delivery.test_failed_pipelines import ACTION
 from tests.emulator.conftest import Stack
-from tests.launch.conftest import make_hand_off
 from trainway.commands import images as command
 from trainway.launch.platform.hand_off import read_image
 from trainway.spec.errors import UsageError
@@ -26,22 +23,8 @@ from trainway.spec.handoff import HandOff
 from trainway.spec.handoff_names import chosen_image_parameter_name, image_parameter_name
 from trainway.spec.loader import load_platform
 
-
-@pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def hand_off() -> HandOff:
-    return make_hand_off()
-
-
-@pytest.fixture
-def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    with deployed_image(emulator, monkeypatch) as made:
-        yield made
+# Fixtures.
+__all__ = ["emulator", "hand_off", "stack"]
 
 
 @pytest.mark.exhaustive

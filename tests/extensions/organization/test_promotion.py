@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import pytest
 
-from emulator import Emulator, running
-from tests.delivery.image_stack import MEDIA_TYPE, PLATFORM, REGISTRY, REPOSITORY, deployed_image, lose, parameter
-from tests.emulator.conftest import Stack
-from tests.launch.conftest import make_hand_off
+from tests.delivery.image_stack import (
+    MEDIA_TYPE,
+    PLATFORM,
+    REGISTRY,
+    REPOSITORY,
+    emulator,
+    hand_off,
+    lose,
+    parameter,
+    stack,
+)
 from trainway.commands import images as command
 from trainway.extensions.organization.promotion import image_in_use
 from trainway.launch.platform.hand_off import read_image
@@ -24,22 +30,8 @@ from trainway.spec.handoff_names import image_parameter_name
 from trainway.spec.image.image_build import variant_of
 from trainway.spec.loader import load_platform
 
-
-@pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    with running() as started:
-        yield started
-
-
-@pytest.fixture
-def hand_off() -> HandOff:
-    return make_hand_off()
-
-
-@pytest.fixture
-def stack(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    with deployed_image(emulator, monkeypatch) as made:
-        yield made
+# Fixtures.
+__all__ = ["emulator", "hand_off", "stack"]
 
 
 COPY = """#!{python}
